@@ -1,0 +1,97 @@
+/* py: what the binding's files share. The only place of Python.h; NumPy's header stays in convert.c alone.
+ *
+ * Invariant: one wrapper for one rl_tensor (identity): rl_py_wrap gives the existing one. All Python-side state stands in one
+ * struct behind one static pointer; types are heap types; only these files raise.
+ */
+#ifndef RL_PY_H
+#define RL_PY_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "../ops/ops.h"
+
+typedef struct rl_py_tensor {
+    PyObject_HEAD
+    rl_tensor *t;        /* strong, except while C owns the wrapper (RL_TF_OWNS_PY): then borrowed */
+    PyObject *dict;      /* made lazily */
+    PyObject *weakrefs;
+    PyObject *backward_hooks; /* OrderedDict of Tensor._backward_hooks, or NULL */
+} rl_py_tensor;
+
+typedef struct rl_py_state {
+    PyObject *module;
+    /* types */
+    PyTypeObject *Tensor, *Size, *Dtype, *Device, *MemoryFormat, *Layout, *Node, *OpFunction, *Generator, *Storage, *Module, *Finfo, *Iinfo;
+    PyTypeObject *Parameter; /* rushlight.nn.Parameter (a Python class, registered by nn/parameter.py); NULL before */
+    /* singletons */
+    PyObject *dtypes[RL_DTYPE_COUNT];
+    PyObject *strided, *memory_formats[4];
+    PyObject *cpu_device;
+    PyObject *empty_tuple;
+    /* interned names */
+    PyObject *s_torch_function, *s_dtype, *s_device, *s_requires_grad, *s_out;
+    PyObject *return_types; /* dict: "max" -> structseq type */
+    PyObject *OutOfMemoryError;
+    bool print_as_torch; /* under the alias: dtype and type names print as torch.… */
+} rl_py_state;
+extern rl_py_state *rl_st;
+
+/* ---- errors ---- */
+/* Raises the exception class of `st` with rl_last_message(); leaves a pending exception alone for RL_ERR_PYTHON. Always NULL. */
+PyObject *rl_py_raise(rl_status st);
+/* For core callbacks: the pending Python exception becomes a status. */
+static inline rl_status rl_py_failed(void) { return RL_ERR_PYTHON; }
+
+/* ---- tensors ---- */
+static inline bool rl_py_is_tensor_exact(PyObject *o) { return Py_TYPE(o) == rl_st->Tensor || Py_TYPE(o) == rl_st->Parameter; }
+static inline bool rl_py_is_tensor(PyObject *o) { return rl_py_is_tensor_exact(o) || PyObject_TypeCheck(o, rl_st->Tensor); }
+static inline rl_tensor *rl_py_unwrap(PyObject *o) { return ((rl_py_tensor *)o)->t; } /* borrowed */
+/* Takes the reference to t; NULL t gives None. The same object for the same t. */
+PyObject *rl_py_wrap(rl_tensor *t);
+/* As `type` (a subclass of Tensor) when t has no wrapper yet. */
+PyObject *rl_py_wrap_as(rl_tensor *t, PyTypeObject *type);
+PyObject *rl_py_wrap_result(const rl_op *op, int overload, rl_result *r); /* consumes r: a tensor, a named tuple, a tuple or a list */
+
+/* ---- values both ways. The parsers return false with an exception set. ---- */
+PyObject *rl_py_size(int n, const int64_t *v); /* a Size */
+PyObject *rl_py_dtype(rl_dtype d);             /* new reference */
+PyObject *rl_py_device(rl_device d);
+PyObject *rl_py_scalar(rl_scalar s);
+bool rl_py_to_dtype(PyObject *o, rl_dtype *out);    /* dtype objects; float, int, bool, too */
+bool rl_py_to_device(PyObject *o, rl_device *out);  /* device objects, strings, ints */
+bool rl_py_to_scalar(PyObject *o, rl_scalar *out);  /* int, float, bool, NumPy scalars, 0-dim tensors */
+bool rl_py_is_number(PyObject *o);                  /* without running code: bool, int, float, NumPy scalar, Sym… */
+bool rl_py_to_int64(PyObject *o, int64_t *out);     /* __index__ */
+/* A sequence or tensor of ints into v[cap]; *n its length. */
+bool rl_py_to_ints(PyObject *o, int64_t *v, int cap, int *n);
+
+/* ---- operators ---- */
+PyObject *rl_py_op_function(const rl_op *op, char form); /* form: 'F', 'M', 'I', 'N' …: an OpFunction */
+/* Calls a row with operands already unwrapped; used by number protocol and fast paths. Handles torch-function. */
+PyObject *rl_py_binary(int op, PyObject *a, PyObject *b);
+PyObject *rl_py_call(const rl_op *op, bool inplace, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* __torch_function__: true when an argument overrides it and the call was handed over (then *result is its result, NULL on error). */
+bool rl_py_torch_function(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **result);
+
+/* ---- parts: each adds its types and functions to the module; 0 or -1 ---- */
+int rl_py_init_types(PyObject *m);     /* types.c: dtype, device, Size, layout, memory_format, finfo, iinfo */
+int rl_py_init_tensor(PyObject *m);    /* tensor.c: Tensor's type, identity, gc, attributes */
+int rl_py_init_ops(PyObject *m);       /* call.c, signature.c: OpFunction, the table's functions and methods */
+int rl_py_init_number(PyObject *m);    /* number.c: slots of the number protocol (called from tensor.c's spec) */
+int rl_py_init_convert(PyObject *m);   /* convert.c: tensor(), as_tensor, from_numpy, numpy(), tolist, item, DLPack, buffer */
+int rl_py_init_index(PyObject *m);     /* index.c: __getitem__, __setitem__ */
+int rl_py_init_autograd(PyObject *m);  /* autograd.c: Node, backward, grad, hooks, modes; function.c: custom Functions */
+int rl_py_init_random(PyObject *m);    /* random.c: Generator */
+int rl_py_init_storage(PyObject *m);   /* storage.c: UntypedStorage, sharing between processes */
+int rl_py_init_module_type(PyObject *m); /* module_type.c: nn.Module's base type */
+int rl_py_init_optim(PyObject *m);     /* optim.c: one C call a step; clip */
+int rl_py_init_data(PyObject *m);      /* data.c: batching of tensor data sets */
+
+/* Slots that other files give to Tensor's type spec. */
+PyObject *rl_py_getitem(PyObject *self, PyObject *index);
+int rl_py_setitem(PyObject *self, PyObject *index, PyObject *value); /* value NULL: deletion, an error */
+Py_ssize_t rl_py_length(PyObject *self);
+extern PyType_Slot rl_py_number_slots[]; /* ends with {0, NULL} */
+int rl_py_getbuffer(PyObject *self, Py_buffer *view, int flags);
+void rl_py_releasebuffer(PyObject *self, Py_buffer *view);
+
+#endif
