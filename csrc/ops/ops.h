@@ -72,6 +72,9 @@ rl_status rl_index_select(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor
 rl_status rl_index_add(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor *src, rl_scalar alpha, rl_tensor **out);
 rl_status rl_nonzero(rl_tensor *x, rl_tensor **out);
 
+/* sort.c: values and indices, both new references */
+rl_status rl_topk(rl_tensor *x, int64_t k, int64_t dim, bool largest, bool sorted, rl_tensor **values, rl_tensor **indices);
+
 /* norm.c: softmax, layer norm, losses */
 rl_status rl_softmax(rl_tensor *x, int64_t dim, bool log, rl_dtype d, rl_tensor **out);
 

@@ -1,0 +1,22 @@
+/* factory: the options that creating operators share (dtype, layout, device, pin_memory), read from a call in one place.
+ *
+ * A signature of a factory ends with "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"; `at` is the
+ * number of its dtype argument. The like forms add "MemoryFormat? memory_format=None".
+ */
+#ifndef RL_FACTORY_H
+#define RL_FACTORY_H
+#include "ops.h"
+
+typedef struct rl_factory {
+    rl_dtype dtype;
+    rl_device device;
+    rl_memory_format format; /* like forms: preserve unless given */
+} rl_factory;
+
+/* Options of a plain factory: `dtype` and the current default device where nothing is given. */
+rl_status rl_factory_options(rl_factory *f, const rl_call *c, int at, rl_dtype dtype);
+/* Options of a like form: those of `like` where nothing is given; memory_format stands at `at` + 4. */
+rl_status rl_factory_like(rl_factory *f, const rl_call *c, int at, const rl_tensor *like);
+rl_status rl_factory_empty_like(const rl_factory *f, const rl_tensor *like, rl_tensor **out);
+
+#endif
