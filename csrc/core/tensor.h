@@ -147,7 +147,10 @@ rl_status rl_shape_broadcast(int ndim, const int64_t *shape, int *out_ndim, int6
 
 /* ---- what py gives the core ---- */
 typedef struct rl_py_hooks {
-    void (*drop)(void *py);           /* releases a wrapper that C owned; takes the GIL or queues */
+    /* The first thing rl_tensor_free does for a tensor whose wrapper C owns (RL_TF_OWNS_PY). True: the tensor lives on (refs is 1
+     * again), because somebody reached the wrapper through a weak reference, or because this thread has no GIL and the tensor was
+     * queued to be released later; rl_tensor_free then returns at once. False: the wrapper is gone, t->py is NULL: free t. */
+    bool (*drop)(rl_tensor *t);
     bool (*check_interrupt)(void);    /* true: Ctrl-C is pending (RL_ERR_INTERRUPT) */
 } rl_py_hooks;
 extern rl_py_hooks rl_py;

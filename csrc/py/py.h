@@ -17,10 +17,25 @@ typedef struct rl_py_tensor {
     PyObject *backward_hooks; /* OrderedDict of Tensor._backward_hooks, or NULL */
 } rl_py_tensor;
 
+/* The Python objects of the small value types. */
+typedef struct rl_py_dtype_object {
+    PyObject_HEAD
+    rl_dtype dtype;
+} rl_py_dtype_object;
+typedef struct rl_py_device_object {
+    PyObject_HEAD
+    rl_device device;
+} rl_py_device_object;
+typedef struct rl_py_format_object {
+    PyObject_HEAD
+    int format; /* rl_memory_format */
+} rl_py_format_object;
+
 typedef struct rl_py_state {
     PyObject *module;
     /* types */
     PyTypeObject *Tensor, *Size, *Dtype, *Device, *MemoryFormat, *Layout, *Node, *OpFunction, *Generator, *Storage, *Module, *Finfo, *Iinfo;
+    PyTypeObject *OpMethod; /* an operator as a method of Tensor: a descriptor; OpFunction is not one */
     PyTypeObject *Parameter; /* rushlight.nn.Parameter (a Python class, registered by nn/parameter.py); NULL before */
     /* singletons */
     PyObject *dtypes[RL_DTYPE_COUNT];
@@ -49,6 +64,12 @@ static inline rl_tensor *rl_py_unwrap(PyObject *o) { return ((rl_py_tensor *)o)-
 PyObject *rl_py_wrap(rl_tensor *t);
 /* As `type` (a subclass of Tensor) when t has no wrapper yet. */
 PyObject *rl_py_wrap_as(rl_tensor *t, PyTypeObject *type);
+/* For tp_traverse of whatever owns a reference to t: visits the Python objects that t alone keeps alive (as its sole owner). */
+int rl_py_visit_tensor(rl_tensor *t, visitproc visit, void *arg);
+/* autograd.c: the wrapper of a node (takes the reference; None for NULL), and what a node alone keeps alive (its wrapper when C owns
+ * it, a custom Function's context, hooks): called for a node of which the caller holds the only reference. */
+PyObject *rl_py_wrap_node(rl_node *n);
+int rl_py_visit_node(rl_node *n, visitproc visit, void *arg);
 PyObject *rl_py_wrap_result(const rl_op *op, int overload, rl_result *r); /* consumes r: a tensor, a named tuple, a tuple or a list */
 
 /* ---- values both ways. The parsers return false with an exception set. ---- */
@@ -56,11 +77,32 @@ PyObject *rl_py_size(int n, const int64_t *v); /* a Size */
 PyObject *rl_py_dtype(rl_dtype d);             /* new reference */
 PyObject *rl_py_device(rl_device d);
 PyObject *rl_py_scalar(rl_scalar s);
+/* "str", "numpy.ndarray", "Tensor", "rushlight.dtype" (or torch.dtype): the type of o as messages name it. */
+const char *rl_py_type_text(PyObject *o);
+const char *rl_py_prefix(void); /* "rushlight", or "torch" under the alias */
 bool rl_py_to_dtype(PyObject *o, rl_dtype *out);    /* dtype objects; float, int, bool, too */
 bool rl_py_to_device(PyObject *o, rl_device *out);  /* device objects, strings, ints */
 bool rl_py_to_scalar(PyObject *o, rl_scalar *out);  /* int, float, bool, NumPy scalars, 0-dim tensors */
 bool rl_py_is_number(PyObject *o);                  /* without running code: bool, int, float, NumPy scalar, Sym… */
 bool rl_py_to_int64(PyObject *o, int64_t *out);     /* __index__ */
+/* An exact int of at most one digit or so: the common case, without a call. False: anything else, nothing raised. */
+static inline bool rl_py_small_int(PyObject *o, int64_t *out)
+{
+    if (!PyLong_CheckExact(o))
+        return false;
+#if PY_VERSION_HEX >= 0x030c0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)o))
+        return false;
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)o);
+    return true;
+#else
+    Py_ssize_t n = Py_SIZE(o);
+    if (n > 1 || n < -1)
+        return false;
+    *out = n == 0 ? 0 : n * (int64_t)((PyLongObject *)o)->ob_digit[0];
+    return true;
+#endif
+}
 /* A sequence or tensor of ints into v[cap]; *n its length. */
 bool rl_py_to_ints(PyObject *o, int64_t *v, int cap, int *n);
 
@@ -73,7 +115,7 @@ PyObject *rl_py_call(const rl_op *op, bool inplace, PyObject *const *args, size_
 bool rl_py_torch_function(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **result);
 
 /* ---- parts: each adds its types and functions to the module; 0 or -1 ---- */
-int rl_py_init_types(PyObject *m);     /* types.c: dtype, device, Size, layout, memory_format, finfo, iinfo */
+int rl_py_init_types(PyObject *m);     /* types.c: dtype, layout, memory_format; size.c; device.c; finfo.c (finfo, iinfo) */
 int rl_py_init_tensor(PyObject *m);    /* tensor.c: Tensor's type, identity, gc, attributes */
 int rl_py_init_ops(PyObject *m);       /* call.c, signature.c: OpFunction, the table's functions and methods */
 int rl_py_init_number(PyObject *m);    /* number.c: slots of the number protocol (called from tensor.c's spec) */
