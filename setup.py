@@ -1,7 +1,7 @@
 """Builds rushlight._C: every C file under csrc, the files of csrc/cpu/level once for each instruction level, in parallel.
 
 Environment: RUSHLIGHT_DEBUG=1 (-O1 -g, warnings as errors), RUSHLIGHT_WERROR=1, RUSHLIGHT_SANITIZE=address,undefined or thread,
-RUSHLIGHT_COVERAGE=1 (gcov), CC. The flags of numeric code are fixed here and nowhere else: no -ffast-math (it would set flush-to-zero for
+RUSHLIGHT_COVERAGE=1 (gcov), RUSHLIGHT_LEVELS=baseline,avx2 (only these instruction levels: quick builds while developing), CC. The flags of numeric code are fixed here and nowhere else: no -ffast-math (it would set flush-to-zero for
 the whole process), no contraction except in gemm, so that a loop's vector body and its scalar tail give the same bits.
 """
 import concurrent.futures
@@ -23,12 +23,14 @@ OPTIMIZE = ["-O3"]
 LEVELS = {"x86_64": {"baseline": [], "avx2": ["-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mprefer-vector-width=256"],
                      "avx512": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx2", "-mfma", "-mf16c", "-mbmi2",
                                 "-mprefer-vector-width=512"]}}.get(platform.machine(), {"baseline": []})
+if ENV("RUSHLIGHT_LEVELS"):
+    LEVELS = {level: LEVELS[level] for level in ["baseline"] + [x for x in LEVELS if x in ENV("RUSHLIGHT_LEVELS").split(",") and x != "baseline"]}
 CONTRACTED = re.compile(r"/(gemm|conv)\w*\.c$")  # products may fuse multiply and add
 
 
 def flags():
     """Compiler and linker flags that the environment chooses."""
-    compile_, link = list(BASE), ["-pthread"]
+    compile_, link = BASE + [f"-DRL_HAVE_LEVEL_{level.upper()}=1" for level in LEVELS], ["-pthread"]
     if ENV("RUSHLIGHT_DEBUG") == "1":
         compile_ += ["-O1", "-g", "-Werror"]
     else:
@@ -85,12 +87,7 @@ class Build(build_ext):
         return [self.get_ext_fullpath(e.name) for e in self.extensions]
 
 
-def numpy_include():
-    """NumPy's headers are used by csrc/py/convert.c when they are there at build time; without them it goes through the buffer protocol."""
-    return []
-
-
 sources = sorted(str(p) for p in CSRC.glob("**/*.c") if "cuda" not in p.parts)
 depends = sorted(str(p) for p in CSRC.glob("**/*") if p.suffix in (".h", ".def", ".inc", ".cu", ".cuh"))
-setup(package_dir={"": "python"}, ext_modules=[Extension("rushlight._C", sources, depends=depends, include_dirs=numpy_include())],
+setup(package_dir={"": "python"}, ext_modules=[Extension("rushlight._C", sources, depends=depends)],
       cmdclass={"build_ext": Build})

@@ -22,9 +22,8 @@ typedef struct rl_cpu_level {
 #define RL_LEVEL_NAME(name) RL_LEVEL_CAT(name, RL_LEVEL)
 
 extern const rl_cpu_level rl_cpu_level_baseline;
-#if defined(__x86_64__)
+/* Of the others, those that this build has (RL_HAVE_LEVEL_AVX2, RL_HAVE_LEVEL_AVX512). */
 extern const rl_cpu_level rl_cpu_level_avx2, rl_cpu_level_avx512;
-#endif
 
 const rl_backend *rl_cpu_backend(void); /* chooses the level and registers the backend; idempotent */
 const char *rl_cpu_level_chosen(void);
