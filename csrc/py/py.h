@@ -119,7 +119,7 @@ int rl_py_init_types(PyObject *m);     /* types.c: dtype, layout, memory_format;
 int rl_py_init_tensor(PyObject *m);    /* tensor.c: Tensor's type, identity, gc, attributes */
 int rl_py_init_ops(PyObject *m);       /* call.c, signature.c: OpFunction, the table's functions and methods */
 int rl_py_init_number(PyObject *m);    /* number.c: slots of the number protocol (called from tensor.c's spec) */
-int rl_py_init_convert(PyObject *m);   /* convert.c: tensor(), as_tensor, from_numpy, numpy(), tolist, item, DLPack, buffer */
+int rl_py_init_convert(PyObject *m);   /* convert.c: tensor(), as_tensor …; array.c: from_numpy; export.c: numpy(), tolist, item, buffer; dlpack.c */
 int rl_py_init_index(PyObject *m);     /* index.c: __getitem__, __setitem__ */
 int rl_py_init_autograd(PyObject *m);  /* autograd.c: Node, backward, grad, hooks, modes; function.c: custom Functions */
 int rl_py_init_random(PyObject *m);    /* random.c: Generator */
@@ -127,6 +127,10 @@ int rl_py_init_storage(PyObject *m);   /* storage.c: UntypedStorage, sharing bet
 int rl_py_init_module_type(PyObject *m); /* module_type.c: nn.Module's base type */
 int rl_py_init_optim(PyObject *m);     /* optim.c: one C call a step; clip */
 int rl_py_init_data(PyObject *m);      /* data.c: batching of tensor data sets */
+
+/* convert.c: Adds methods to a heap type that exists; 0 or -1. `Tensor(…)`'s tp_new: Tensor(), Tensor(2, 3), Tensor([…]), as `type`. */
+int rl_py_add_methods(PyTypeObject *type, PyMethodDef *methods);
+PyObject *rl_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* Slots that other files give to Tensor's type spec. */
 PyObject *rl_py_getitem(PyObject *self, PyObject *index);
