@@ -1,0 +1,9 @@
+/* elementwise_f32.c: the forward loops of the table's elementwise rows that compute in float (elementwise_loops.h does the work). */
+#define TYPE float
+#define PARAM(k) ((float)p_[k].f)
+#define ARRAY rl_elem_f32
+#define LOOPS_FLOAT
+#define RL_SCALAR_F32
+#include "../../ops/scalar.h"
+
+#include "elementwise_loops.h"

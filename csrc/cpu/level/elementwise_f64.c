@@ -1,0 +1,9 @@
+/* elementwise_f64.c: the forward loops of the table's elementwise rows that compute in double (elementwise_loops.h does the work). */
+#define TYPE double
+#define PARAM(k) ((double)p_[k].f)
+#define ARRAY rl_elem_f64
+#define LOOPS_FLOAT
+#define RL_SCALAR_F64
+#include "../../ops/scalar.h"
+
+#include "elementwise_loops.h"
