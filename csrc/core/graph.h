@@ -117,7 +117,9 @@ static inline void rl_node_release(rl_node *n)
 void rl_node_drop_saved(rl_node *n);
 
 /* ---- hooks ---- */
-/* A list in order of registration. call may replace grads in place (releasing the old one, storing a new reference). */
+/* A list in order of registration. call may replace grads in place (releasing the old one, storing a new reference).
+ * What call gets: a pre hook of one output (and a leaf's tensor hook) &gout[nr] with n == 1, a pre hook of all outputs gout with n == nout,
+ * a post hook gin with n == nedges and gout as others, a post-accumulate hook the leaf itself in grads[0]. Gradients may be NULL. */
 struct rl_hook {
     rl_hook *next;
     uint64_t id;

@@ -37,6 +37,12 @@ static bool replace(rl_indexing *w, rl_status st, rl_tensor *view)
     return true;
 }
 
+static bool too_many(const rl_indexing *w)
+{
+    PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", w->x->ndim);
+    return false;
+}
+
 static bool add_select(rl_indexing *w, int64_t i, int position)
 {
     rl_tensor *view = NULL;
@@ -45,6 +51,8 @@ static bool add_select(rl_indexing *w, int64_t i, int position)
                                           "0-dim tensor to a number");
         return false;
     }
+    if (w->dim >= w->x->ndim)
+        return too_many(w);
     int64_t size = w->x->shape[w->dim];
     if (i >= size || i < -size) {
         PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, position, (long long)size);
@@ -62,6 +70,8 @@ static bool add_slice(rl_indexing *w, PyObject *o, bool always)
         PyErr_SetString(PyExc_IndexError, "slice() cannot be applied to a 0-dim tensor.");
         return false;
     }
+    if (w->dim >= w->x->ndim)
+        return too_many(w);
     if (PySlice_Unpack(o, &start, &stop, &step) < 0)
         return false;
     if (step < 0) {
