@@ -28,12 +28,12 @@ typedef struct rl_deriv {
 rl_status rl_deriv_run(rl_node *node, rl_tensor *const *gout, rl_tensor **gin, void (*rule)(rl_deriv *));
 
 /* Defines rl_class_<name>, the node class that ops/x.c passes to rl_node_new; declared in derivs.h by the same list. */
-#define RL_DERIV(name, grad_fn, rule)                                                               \
-    static rl_status back_run_##name(rl_node *n, rl_tensor *const *gout, rl_tensor **gin)           \
+#define RL_DERIV(id, grad_fn, rule)                                                                 \
+    static rl_status back_run_##id(rl_node *n, rl_tensor *const *gout, rl_tensor **gin)           \
     {                                                                                               \
         return rl_deriv_run(n, gout, gin, rule);                                                    \
     }                                                                                               \
-    const rl_node_class rl_class_##name = {.name = grad_fn, .backward = back_run_##name};
+    const rl_node_class rl_class_##id = {.name = grad_fn, .backward = back_run_##id};
 
 static inline bool d_needs(const rl_deriv *d, int k) { return d->st == RL_OK && rl_node_needs(d->node, k); }
 rl_tensor *d_keep(rl_deriv *d, rl_status st, rl_tensor *t); /* takes the reference; NULL when st is an error */

@@ -13,6 +13,8 @@ typedef struct rl_factory {
     rl_memory_format format; /* like forms: preserve unless given */
 } rl_factory;
 
+/* "cuda" without a number becomes the current one; "cpu:0" is the CPU. An error when there is no such device. */
+rl_status rl_device_resolve(rl_device d, rl_device *out);
 /* Options of a plain factory: `dtype` and the current default device where nothing is given. */
 rl_status rl_factory_options(rl_factory *f, const rl_call *c, int at, rl_dtype dtype);
 /* Options of a like form: those of `like` where nothing is given; memory_format stands at `at` + 4. */

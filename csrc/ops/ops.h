@@ -31,6 +31,7 @@ rl_status rl_clone(rl_tensor *x, rl_memory_format f, rl_tensor **out);
 rl_status rl_contiguous(rl_tensor *x, rl_tensor **out);        /* x itself when it is */
 rl_status rl_to(rl_tensor *x, rl_dtype d, rl_device dev, bool copy, rl_memory_format f, rl_tensor **out);
 rl_status rl_cast(rl_tensor *x, rl_dtype d, rl_tensor **out);
+rl_status rl_tensor_resize(rl_tensor *x, int ndim, const int64_t *shape); /* contiguous geometry; the storage grows when it must */
 rl_status rl_arange(rl_scalar start, rl_scalar end, rl_scalar step, rl_dtype d, rl_device dev, rl_tensor **out);
 
 /* shape.c: views */
