@@ -129,7 +129,7 @@ static void gather(const job *j, int k, const walk *from, char *block, int64_t n
     walk w = *from;
     for (int64_t at = 0; at < n;) {
         int64_t left = walk_left(&w), m = left < n - at ? left : n - at;
-        j->load[k](block + at * j->size, (const char *)a->in[k] + walk_offset(&w, a->in_strides[k]), a->in_strides[k][0], m);
+        j->load[k](block + at * j->size, (const char *)a->in[k] + walk_offset(&w, a->in_strides[k]), w.ndim ? a->in_strides[k][0] : 0, m);
         walk_advance(&w, m);
         at += m;
     }
@@ -141,7 +141,7 @@ static void scatter(const job *j, const walk *from, const char *block, int64_t n
     walk w = *from;
     for (int64_t at = 0; at < n;) {
         int64_t left = walk_left(&w), m = left < n - at ? left : n - at;
-        j->store((char *)a->out + walk_offset(&w, a->out_strides), block + at * j->result_size, a->out_strides[0], m);
+        j->store((char *)a->out + walk_offset(&w, a->out_strides), block + at * j->result_size, w.ndim ? a->out_strides[0] : 0, m);
         walk_advance(&w, m);
         at += m;
     }
@@ -200,6 +200,31 @@ static void run_range(void *context, int64_t begin, int64_t end, int64_t block)
         }
         at += n;
     }
+}
+
+/* ---- integer division: a divisor of 0 is an error before anything is written ---- */
+
+static bool has_zero(const job *j, int k)
+{
+    const rl_elem_args *a = j->a;
+    _Alignas(64) int64_t block[STAGE_BYTES / 8];
+    walk w;
+    if (is_immediate(j, k))
+        return a->value[k].i == 0;
+    walk_start(&w, a->contiguous ? 1 : a->ndim, a->contiguous ? &a->numel : a->shape, 0);
+    for (int64_t at = 0; at < a->numel;) {
+        int64_t n = a->numel - at < STAGE_BYTES / 8 ? a->numel - at : STAGE_BYTES / 8, zeros = 0;
+        n = n < walk_left(&w) ? n : walk_left(&w);
+        int64_t offset = a->contiguous ? at * j->in_size[k] : walk_offset(&w, a->in_strides[k]);
+        j->load[k](block, (const char *)a->in[k] + offset, a->contiguous ? j->in_size[k] : w.ndim ? a->in_strides[k][0] : 0, n);
+        for (int64_t i = 0; i < n; i++)
+            zeros += block[i] == 0;
+        if (zeros)
+            return true;
+        walk_advance(&w, n);
+        at += n;
+    }
+    return false;
 }
 
 /* ---- which loop ---- */
@@ -313,6 +338,8 @@ static const rl_elem_args *settle(job *j, rl_elem_args *copy)
     return copy;
 }
 
+static bool divides(int expr) { return expr == E_floor_divide || expr == E_trunc_divide || expr == E_remainder || expr == E_fmod; }
+
 rl_status RL_LEVEL_NAME(rl_kernel_elementwise)(const void *args, rl_stream stream)
 {
     const rl_elem_args *a = args;
@@ -325,6 +352,8 @@ rl_status RL_LEVEL_NAME(rl_kernel_elementwise)(const void *args, rl_stream strea
         return rl_fail(RL_ERR_NOT_IMPLEMENTED, "the CPU has no loop for expression %d in %s", a->expr, rl_dtype_name((rl_dtype)a->compute));
     prepare(&j);
     j.a = settle(&j, &copy);
+    if (j.compute == RL_I64 && divides(a->expr) && has_zero(&j, 1))
+        return rl_fail(RL_ERR_RUNTIME, "ZeroDivisionError");
     j.stream = j.a->contiguous && a->numel * j.result_size >= RL_STREAM_BYTES;
     int64_t grain = traits[a->expr] & 2 ? GRAIN_DEAR : GRAIN_CHEAP;
     if (a->numel <= grain)
