@@ -42,6 +42,9 @@ RL_S float m_fma_f32(float a, float b, float c) { return a * b + c; }
 RL_S double m_fma_f64(double a, double b, double c) { return a * b + c; }
 #endif
 
+RL_S int64_t m_fma_i64(int64_t a, int64_t b, int64_t c) { return (int64_t)((uint64_t)a * (uint64_t)b + (uint64_t)c); }
+#define m_fma(a, b, c) RL_N(m_fma)(a, b, c)
+
 RL_S int32_t m_bits_f32(float x) { int32_t u; memcpy(&u, &x, 4); return u; }
 RL_S int64_t m_bits_f64(double x) { int64_t u; memcpy(&u, &x, 8); return u; }
 RL_S float m_make_f32(int32_t u) { float x; memcpy(&x, &u, 4); return x; }
@@ -268,7 +271,7 @@ RL_S double m_ten_to(double d)
     RL_S F m_lerp##S(F x, F y, F w)                                                                            \
     {                                                                                                          \
         F d = y - x;                                                                                           \
-        return m_abs##S(w) < (F)0.5 ? x + w * d : y - d * ((F)1 - w);                                          \
+        return m_abs##S(w) < (F)0.5 ? m_fma##S(w, d, x) : m_fma##S(w - (F)1, d, y);                                          \
     }                                                                                                          \
     RL_S F m_clamp_nan##S(F x, F low, F high)                                                                  \
     {                                                                                                          \

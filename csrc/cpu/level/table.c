@@ -14,5 +14,7 @@ const rl_cpu_level RL_LEVEL_NAME(rl_cpu_level) = {
             [RL_K_RANGE] = RL_LEVEL_NAME(rl_kernel_range),
             [RL_K_TRI] = RL_LEVEL_NAME(rl_kernel_tri),
             [RL_K_RANDOM] = RL_LEVEL_NAME(rl_random),
+            [RL_K_OPTIM] = RL_LEVEL_NAME(rl_kernel_optim),
+            [RL_K_MULTI_NORM] = RL_LEVEL_NAME(rl_kernel_multi_norm),
         },
 };
