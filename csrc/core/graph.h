@@ -134,6 +134,9 @@ bool rl_hook_remove(rl_hook **list, uint64_t id);
 void rl_hook_free_all(rl_hook **list);
 /* Where the hooks of t stand: on its grad_fn (as a pre hook with its number) or in its meta. */
 rl_status rl_tensor_hook_list(rl_tensor *t, rl_hook ***list, int *nr);
+/* retain_grad(): t keeps the gradient that flows to it. Forgotten when t dies or gets another history. */
+rl_status rl_tensor_retain_grad(rl_tensor *t);
+void rl_tensor_forget_retained(rl_tensor *t);
 
 /* ---- the engine ---- */
 typedef struct rl_backward_args {
@@ -157,7 +160,7 @@ typedef struct rl_graph_ops {
     rl_status (*ones_like)(rl_tensor *a, rl_tensor **out);
     rl_status (*zeros)(int ndim, const int64_t *shape, rl_dtype d, rl_device dev, rl_tensor **out);
     rl_status (*as_strided)(rl_tensor *a, int ndim, const int64_t *shape, const int64_t *strides, int64_t offset, rl_tensor **out);
-    rl_status (*copy_into)(rl_tensor *dst, rl_tensor *src);                  /* dst.copy_(src), unrecorded */
+    rl_status (*copy_into)(rl_tensor *dst, rl_tensor *src);                  /* dst.copy_(src), recorded when grad mode is on */
 } rl_graph_ops;
 extern rl_graph_ops rl_graph_op;
 

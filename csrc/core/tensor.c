@@ -287,6 +287,8 @@ rl_status rl_tensor_from_scalar(rl_scalar value, rl_dtype dtype, rl_device devic
 static void free_meta(rl_tensor *t)
 {
     rl_meta *m = t->meta;
+    if (m->retains_grad)
+        rl_tensor_forget_retained(t);
     t->meta = NULL;
     rl_tensor_release(m->base);
     rl_hook_free_all(&m->hooks);
