@@ -27,7 +27,7 @@ typedef struct rl_deriv {
 
 rl_status rl_deriv_run(rl_node *node, rl_tensor *const *gout, rl_tensor **gin, void (*rule)(rl_deriv *));
 
-/* Defines rl_class_<name>, the node class that ops/x.c passes to rl_node_new; declared in derivs.h by the same list. */
+/* Defines rl_class_<name>, the node class that ops/x.c passes to rl_node_new; declared by the list of its area (derivs_shape.h, …). */
 #define RL_DERIV(id, grad_fn, rule)                                                                 \
     static rl_status back_run_##id(rl_node *n, rl_tensor *const *gout, rl_tensor **gin)           \
     {                                                                                               \
