@@ -35,6 +35,7 @@ typedef struct rl_py_state {
     PyObject *module;
     /* types */
     PyTypeObject *Tensor, *Size, *Dtype, *Device, *MemoryFormat, *Layout, *Node, *OpFunction, *Generator, *Storage, *Module, *Finfo, *Iinfo;
+    PyTypeObject *HookHandle; /* hook.c: what register_hook returns */
     PyTypeObject *OpMethod; /* an operator as a method of Tensor: a descriptor; OpFunction is not one */
     PyTypeObject *Parameter; /* rushlight.nn.Parameter (a Python class, registered by nn/parameter.py); NULL before */
     /* singletons */
@@ -45,6 +46,7 @@ typedef struct rl_py_state {
     /* interned names */
     PyObject *s_torch_function, *s_dtype, *s_device, *s_requires_grad, *s_out;
     PyObject *return_types; /* dict: "max" -> structseq type */
+    PyObject *node_types;   /* dict: "AddBackward0" -> subclass of Node */
     PyObject *OutOfMemoryError;
     bool print_as_torch; /* under the alias: dtype and type names print as torch.… */
 } rl_py_state;
