@@ -1,7 +1,7 @@
 /* hook.c: Python callables in the graph's hook lists, and the handles that take them out again.
  *
- * The handle that register_hook returns is the very object that the list holds. Removing empties it at once and unlinks it where that
- * is safe: not while hooks run, for the engine is walking such lists; empty handles left over are unlinked by the next registration.
+ * The handle that register_hook returns is the very object that the list holds. Removing empties it at once, and unlinks it where its
+ * list can still be found: a tensor written in place since has another grad_fn, and the old one keeps an empty handle.
  */
 #include "autograd.h"
 
@@ -14,8 +14,6 @@ typedef struct hook_object {
     uint64_t id;
     hook_kind kind;
 } hook_object;
-
-static int running; /* hooks being called, on any thread; under the GIL */
 
 /* ---- calling ---- */
 
@@ -111,9 +109,7 @@ static rl_status hook_call(void *self, rl_tensor **grads, int n, rl_tensor *cons
     if (h->fn && (n != 1 || grads[0] || h->kind == HOOK_NODE_POST || h->kind == HOOK_NODE_PRE)) {
         PyObject *fn = Py_NewRef(h->fn);
         Py_INCREF(h);
-        running++;
         ok = run(h, fn, grads, n, others, nothers);
-        running--;
         Py_DECREF(h);
         Py_DECREF(fn);
     }
@@ -141,17 +137,6 @@ int rl_py_visit_hooks(const rl_hook *list, visitproc visit, void *arg)
 
 /* ---- the handle ---- */
 
-static void purge(rl_hook **list)
-{
-    uint64_t dead;
-    do {
-        dead = 0;
-        for (rl_hook *h = *list; h; h = h->next)
-            if (h->call == hook_call && !((hook_object *)h->self)->fn)
-                dead = h->id;
-    } while (dead && rl_hook_remove(list, dead));
-}
-
 static rl_hook **list_of_target(hook_object *h)
 {
     PyObject *o = h->target ? PyWeakref_GetObject(h->target) : NULL;
@@ -170,7 +155,7 @@ static PyObject *hook_remove(PyObject *self, PyObject *ignored)
     hook_object *h = (hook_object *)self;
     PyObject *fn = h->fn;
     h->fn = NULL;
-    if (fn && !running) {
+    if (fn) {
         rl_hook **list = list_of_target(h);
         if (list)
             rl_hook_remove(list, h->id);
@@ -235,8 +220,6 @@ static PyObject *add(rl_hook **list, int nr, hook_kind kind, PyObject *fn, PyObj
         Py_DECREF(h);
         return NULL;
     }
-    if (!running)
-        purge(list);
     Py_INCREF(h);
     rl_status st = rl_hook_add(list, nr, hook_call, hook_free, h, &h->id);
     if (st != RL_OK) {

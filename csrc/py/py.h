@@ -30,6 +30,10 @@ typedef struct rl_py_format_object {
     PyObject_HEAD
     int format; /* rl_memory_format */
 } rl_py_format_object;
+typedef struct rl_py_generator_object {
+    PyObject_HEAD
+    rl_generator *generator; /* strong */
+} rl_py_generator_object;
 
 typedef struct rl_py_state {
     PyObject *module;
