@@ -68,16 +68,39 @@ static bool order_dims(rl_tensor *const *t, int n, int ndim, const int64_t *shap
     return row_major;
 }
 
+enum { LAYOUT_NONE, LAYOUT_CONTIGUOUS, LAYOUT_CHANNELS_LAST, LAYOUT_STRIDES };
+
+/* PyTorch's fast setup: operands of one shape that are all contiguous, all channels-last, or all dense with the same strides give the output that
+ * layout, whatever the strides of axes of size 1. */
+static int common_layout(rl_tensor *const *t, int n, int ndim, const int64_t *shape)
+{
+    bool contiguous = true, channels_last = ndim == 4, dense = true;
+    for (int k = 0; k < n; k++) {
+        if (t[k] == NULL || t[k]->ndim != ndim || memcmp(t[k]->shape, shape, (size_t)ndim * sizeof *shape) != 0)
+            return LAYOUT_NONE;
+        contiguous &= rl_tensor_is_contiguous(t[k]);
+        channels_last = channels_last && rl_tensor_is_channels_last(t[k]);
+        dense = dense && rl_tensor_is_dense(t[k]) && memcmp(t[k]->strides, t[0]->strides, (size_t)ndim * sizeof *shape) == 0;
+    }
+    return contiguous ? LAYOUT_CONTIGUOUS : channels_last ? LAYOUT_CHANNELS_LAST : dense ? LAYOUT_STRIDES : LAYOUT_NONE;
+}
+
 rl_status rl_plan_output(rl_tensor *const *inputs, int n, int ndim, const int64_t *shape, rl_dtype dtype, rl_device device, rl_tensor **out)
 {
+    static const int nhwc[] = {1, 3, 2, 0};
     int order[RL_MAX_NDIM];
     int64_t strides[RL_MAX_NDIM], s = 1, numel;
-    if (order_dims(inputs, n, ndim, shape, order))
+    int layout = common_layout(inputs, n, ndim, shape);
+    if (layout == LAYOUT_STRIDES)
+        return rl_tensor_empty_strided(ndim, shape, inputs[0]->strides, dtype, device, out);
+    if (layout == LAYOUT_CHANNELS_LAST)
+        memcpy(order, nhwc, sizeof nhwc);
+    else if (layout == LAYOUT_CONTIGUOUS || order_dims(inputs, n, ndim, shape, order))
         return rl_tensor_empty(ndim, shape, dtype, device, out);
     RL_RETURN(rl_shape_numel(ndim, shape, &numel));
     for (int i = 0; i < ndim; i++) {
         strides[order[i]] = s;
-        if (__builtin_mul_overflow(s, shape[order[i]] > 1 ? shape[order[i]] : 1, &s))
+        if (__builtin_mul_overflow(s, shape[order[i]], &s))
             return rl_fail(RL_ERR_RUNTIME, "Stride calculation overflowed for shape %s", rl_shape_text(ndim, shape));
     }
     return rl_tensor_empty_strided(ndim, shape, strides, dtype, device, out);

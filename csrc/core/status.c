@@ -29,7 +29,7 @@ rl_status rl_fail_prefix(rl_status code, const char *format, ...)
     int n = vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof fresh)
-        snprintf(fresh + n, sizeof fresh - (size_t)n, ": %s", message);
+        snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", (int)(sizeof fresh - (size_t)n) - 3, message);
     memcpy(message, fresh, sizeof message);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "tensor.h"
 #include "alloc.h"
 #include "graph.h"
+#include "plan.h"
 #include "state.h"
 
 #include <string.h>
@@ -203,35 +204,17 @@ rl_status rl_tensor_empty_strided(int ndim, const int64_t *shape, const int64_t 
     return st;
 }
 
-/* Orders axes as `like`'s strides do (ties by axis), then gives dense strides in that order: PyTorch's infer_dense_strides. */
-static void densify(const rl_tensor *like, int64_t *strides)
-{
-    int order[RL_MAX_NDIM], n = like->ndim;
-    for (int i = n - 1, k = 0; i >= 0; i--, k++) {
-        int j = k;
-        for (; j > 0 && like->strides[order[j - 1]] > like->strides[i] && like->shape[order[j - 1]] > 1; j--)
-            order[j] = order[j - 1];
-        order[j] = i;
-    }
-    int64_t s = 1;
-    for (int k = 0; k < n; k++) {
-        strides[order[k]] = s;
-        s *= like->shape[order[k]] > 1 ? like->shape[order[k]] : 1;
-    }
-}
-
 rl_status rl_tensor_empty_like(const rl_tensor *like, rl_dtype dtype, rl_tensor **out)
 {
-    int64_t strides[RL_MAX_NDIM];
-    if (rl_tensor_is_contiguous(like))
-        return rl_tensor_empty(like->ndim, like->shape, dtype, rl_tensor_device(like), out);
+    rl_tensor *one = (rl_tensor *)like;
+    if (rl_tensor_is_contiguous(like) && like->ndim <= RL_INLINE_DIMS) {
+        RL_RETURN(rl_tensor_empty(like->ndim, like->shape, dtype, rl_tensor_device(like), out));
+        memcpy((*out)->strides, like->strides, (size_t)like->ndim * sizeof *like->strides); /* those of axes of size 1 may differ */
+        return RL_OK;
+    }
     if (rl_tensor_is_dense(like))
         return rl_tensor_empty_strided(like->ndim, like->shape, like->strides, dtype, rl_tensor_device(like), out);
-    for (int i = 0; i < like->ndim; i++) /* an expanded axis has no place in an order of memory */
-        if (like->strides[i] == 0 && like->shape[i] > 1)
-            return rl_tensor_empty(like->ndim, like->shape, dtype, rl_tensor_device(like), out);
-    densify(like, strides);
-    return rl_tensor_empty_strided(like->ndim, like->shape, strides, dtype, rl_tensor_device(like), out);
+    return rl_plan_output(&one, 1, like->ndim, like->shape, dtype, rl_tensor_device(like), out);
 }
 
 rl_status rl_tensor_on_storage(rl_storage *storage, rl_version *version, int ndim, const int64_t *shape, const int64_t *strides,
