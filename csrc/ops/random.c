@@ -3,7 +3,7 @@
  * Invariant: a call that fails has drawn nothing. Every fill holds the generator's lock from its first to its last word, so
  * the numbers do not depend on threads; which words become which numbers is the kernel's business (RL_K_RANDOM).
  */
-#include "derivs.h"
+#include "deriv.h"
 #include "factory.h"
 #include "ops.h"
 
@@ -196,10 +196,17 @@ static rl_status fill_upwards(rl_tensor *t, int64_t from, rl_generator *g)
 
 /* ---- in-place operators: the new values do not depend on the old ones, so their gradient is zero ---- */
 
+static rl_tensor *zeros_like(rl_deriv *d, rl_tensor *t)
+{
+    rl_tensor *zeros = NULL;
+    rl_status st = rl_full_like(t, rl_scalar_int(0), RL_DTYPE_NONE, &zeros);
+    return d_keep(d, st, zeros);
+}
+
 static void back_random(rl_deriv *d)
 {
     if (d_needs(d, 0))
-        d_set(d, 0, d_zeros_like(d, d->gout[0]));
+        d_set(d, 0, zeros_like(d, d->gout[0]));
 }
 RL_DERIV(random, "RandomBackward0", back_random)
 
