@@ -25,8 +25,13 @@ static inline bool rl_grad_off(void)
 }
 static inline void rl_grad_restore(bool old) { rl_state_get()->grad_mode = old; }
 
-/* The end of a row's function: hands `t` over, or drops it after a failure. */
-static inline rl_status rl_give(rl_status st, rl_tensor *t, rl_result *r)
+/* The end of a row's function: hands `t` over, or drops it after a failure. A macro, so that `call` has run, and set t, before t is read. */
+#define rl_give(call, t, r)               \
+    ({                                    \
+        rl_status given_st_ = (call);     \
+        rl_give_one(given_st_, (t), (r)); \
+    })
+static inline rl_status rl_give_one(rl_status st, rl_tensor *t, rl_result *r)
 {
     if (st == RL_OK)
         r->t[r->n++] = t;
@@ -34,11 +39,12 @@ static inline rl_status rl_give(rl_status st, rl_tensor *t, rl_result *r)
         rl_tensor_release(t);
     return st;
 }
-static inline rl_status rl_give2(rl_status st, rl_tensor *a, rl_tensor *b, rl_result *r)
-{
-    rl_give(st, a, r);
-    return rl_give(st, b, r);
-}
+#define rl_give2(call, a, b, r)                  \
+    ({                                           \
+        rl_status given_st_ = (call);            \
+        rl_give_one(given_st_, (a), (r));        \
+        rl_give_one(given_st_, (b), (r));        \
+    })
 
 /* "Float": the dtype as PyTorch's messages print it. */
 static inline const char *rl_scalar_type_text(rl_dtype d) { return rl_dtype_table[d].scalar_type; }

@@ -52,7 +52,8 @@ static rl_status filled(rl_status st, rl_tensor *t, rl_scalar value, rl_tensor *
 rl_status rl_full(int ndim, const int64_t *shape, rl_scalar value, rl_dtype d, rl_device dev, rl_tensor **out)
 {
     rl_tensor *t = NULL;
-    return filled(rl_tensor_empty(ndim, shape, d, dev, &t), t, value, out);
+    rl_status st = rl_tensor_empty(ndim, shape, d, dev, &t);
+    return filled(st, t, value, out);
 }
 
 rl_status rl_zeros(int ndim, const int64_t *shape, rl_dtype d, rl_device dev, rl_tensor **out)
@@ -63,7 +64,8 @@ rl_status rl_zeros(int ndim, const int64_t *shape, rl_dtype d, rl_device dev, rl
 rl_status rl_full_like(rl_tensor *like, rl_scalar value, rl_dtype d, rl_tensor **out)
 {
     rl_tensor *t = NULL;
-    return filled(rl_tensor_empty_like(like, d == RL_DTYPE_NONE ? (rl_dtype)like->dtype : d, &t), t, value, out);
+    rl_status st = rl_tensor_empty_like(like, d == RL_DTYPE_NONE ? (rl_dtype)like->dtype : d, &t);
+    return filled(st, t, value, out);
 }
 
 /* ---- from sizes: NAME(int[] size, *, dtype, layout, device, pin_memory) ---- */

@@ -23,7 +23,13 @@ static void name_node(rl_tensor *t, const char *name)
         t->grad_fn->name = name;
 }
 
-static rl_status give(rl_result *r, rl_status st, rl_tensor *t, const char *name)
+/* A macro, so that `call` has run, and set t, before t is read. */
+#define give(r, call, t, name)                    \
+    ({                                            \
+        rl_status given_st_ = (call);             \
+        give_one((r), given_st_, (t), (name));    \
+    })
+static rl_status give_one(rl_result *r, rl_status st, rl_tensor *t, const char *name)
 {
     if (st != RL_OK)
         return st;

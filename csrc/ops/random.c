@@ -3,6 +3,7 @@
  * Invariant: a call that fails has drawn nothing. Every fill holds the generator's lock from its first to its last word, so
  * the numbers do not depend on threads; which words become which numbers is the kernel's business (RL_K_RANDOM).
  */
+#include "common.h"
 #include "deriv.h"
 #include "factory.h"
 #include "ops.h"
@@ -399,16 +400,6 @@ static rl_status check_law(law which, rl_dtype d)
     return which == LAW_UNIFORM ? check_uniform(d, 0, 1) : check_normal(d, 1);
 }
 
-/* Keeps or drops a filled tensor: the end of every factory here. */
-static rl_status finish(rl_status st, rl_tensor *t, rl_result *r)
-{
-    if (st == RL_OK)
-        r->t[r->n++] = t;
-    else
-        rl_tensor_release(t);
-    return st;
-}
-
 static rl_status random_factory(rl_call *c, rl_result *r, law which)
 {
     rl_factory f;
@@ -416,7 +407,7 @@ static rl_status random_factory(rl_call *c, rl_result *r, law which)
     RL_RETURN(rl_factory_options(&f, c, 2, rl_default_dtype()));
     RL_RETURN(check_law(which, f.dtype));
     RL_RETURN(rl_tensor_empty(c->args[0].ints.n, c->args[0].ints.v, f.dtype, f.device, &out));
-    return finish(fill(out, which == LAW_UNIFORM ? RL_RAND_UNIFORM : RL_RAND_NORMAL, 0, 1, c->args[1].generator), out, r);
+    return rl_give(fill(out, which == LAW_UNIFORM ? RL_RAND_UNIFORM : RL_RAND_NORMAL, 0, 1, c->args[1].generator), out, r);
 }
 
 rl_status rl_op_rand(rl_call *c, rl_result *r) { return random_factory(c, r, LAW_UNIFORM); }
@@ -429,7 +420,7 @@ static rl_status random_like(rl_call *c, rl_result *r, law which)
     RL_RETURN(rl_factory_like(&f, c, 2, c->args[0].t));
     RL_RETURN(check_law(which, f.dtype));
     RL_RETURN(rl_factory_empty_like(&f, c->args[0].t, &out));
-    return finish(fill(out, which == LAW_UNIFORM ? RL_RAND_UNIFORM : RL_RAND_NORMAL, 0, 1, c->args[1].generator), out, r);
+    return rl_give(fill(out, which == LAW_UNIFORM ? RL_RAND_UNIFORM : RL_RAND_NORMAL, 0, 1, c->args[1].generator), out, r);
 }
 
 rl_status rl_op_rand_like(rl_call *c, rl_result *r) { return random_like(c, r, LAW_UNIFORM); }
@@ -443,7 +434,7 @@ rl_status rl_op_randint(rl_call *c, rl_result *r)
     rl_tensor *out = NULL;
     RL_RETURN(rl_factory_options(&f, c, 3 + low, RL_I64));
     RL_RETURN(rl_tensor_empty(c->args[1 + low].ints.n, c->args[1 + low].ints.v, f.dtype, f.device, &out));
-    return finish(fill_range(out, low ? c->args[0].i : 0, c->args[low].i, c->args[2 + low].generator), out, r);
+    return rl_give(fill_range(out, low ? c->args[0].i : 0, c->args[low].i, c->args[2 + low].generator), out, r);
 }
 
 /* Overloads: (self, high, …), (self, low, high, …). */
@@ -454,7 +445,7 @@ rl_status rl_op_randint_like(rl_call *c, rl_result *r)
     rl_tensor *out = NULL;
     RL_RETURN(rl_factory_like(&f, c, 3 + low, c->args[0].t));
     RL_RETURN(rl_factory_empty_like(&f, c->args[0].t, &out));
-    return finish(fill_range(out, low ? c->args[1].i : 0, c->args[1 + low].i, c->args[2 + low].generator), out, r);
+    return rl_give(fill_range(out, low ? c->args[1].i : 0, c->args[1 + low].i, c->args[2 + low].generator), out, r);
 }
 
 rl_status rl_op_randperm(rl_call *c, rl_result *r)
@@ -474,7 +465,7 @@ rl_status rl_op_randperm(rl_call *c, rl_result *r)
     RL_TRY(rl_cast(perm, f.dtype, &out));
 fail:
     rl_tensor_release(perm);
-    return finish(st, out, r);
+    return rl_give(st, out, r);
 }
 
 /* ---- normal(mean, std) with tensors: separate roundings, as PyTorch's ---- */
@@ -539,14 +530,14 @@ rl_status rl_op_normal(rl_call *c, rl_result *r)
         RL_RETURN(rl_factory_options(&f, c, 4, rl_default_dtype()));
         RL_RETURN(check_normal(f.dtype, ARG(1)));
         RL_RETURN(rl_tensor_empty(c->args[2].ints.n, c->args[2].ints.v, f.dtype, f.device, &out));
-        return finish(fill(out, RL_RAND_NORMAL, ARG(0), ARG(1), c->args[3].generator), out, r);
+        return rl_give(fill(out, RL_RAND_NORMAL, ARG(0), ARG(1), c->args[3].generator), out, r);
     }
     rl_operand mean = c->overload == 1 ? rl_operand_number(ARG(0)) : rl_operand_tensor(c->args[0].t);
     rl_operand std = c->overload == 0 ? rl_operand_number(ARG(1)) : rl_operand_tensor(c->args[1].t);
     state->grad_mode = false; /* samples carry no history */
     st = normal_tensors(mean, std, c->args[2].generator, &out);
     state->grad_mode = grad;
-    return finish(st, out, r);
+    return rl_give(st, out, r);
 }
 
 /* ---- dropout ---- */
@@ -587,13 +578,13 @@ fail:
 rl_status rl_op_dropout(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    return finish(dropout(c->args[0].t, ARG(1), c->args[2].b, false, &out), out, r);
+    return rl_give(dropout(c->args[0].t, ARG(1), c->args[2].b, false, &out), out, r);
 }
 
 rl_status rl_op_feature_dropout(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    return finish(dropout(c->args[0].t, ARG(1), c->args[2].b, true, &out), out, r);
+    return rl_give(dropout(c->args[0].t, ARG(1), c->args[2].b, true, &out), out, r);
 }
 
 /* ---- multinomial ---- */
@@ -717,5 +708,5 @@ rl_status rl_op_multinomial(rl_call *c, rl_result *r)
     state->grad_mode = false;
     rl_status st = multinomial(x, samples, c->args[2].b, c->args[3].generator, &out);
     state->grad_mode = grad;
-    return finish(st, out, r);
+    return rl_give(st, out, r);
 }
