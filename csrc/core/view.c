@@ -80,12 +80,11 @@ static rl_status grad_rules(rl_tensor *t)
 rl_status rl_inplace_check(rl_tensor *t, const char *op)
 {
     const rl_state *s = rl_state_get();
-    (void)op;
     if (RL_UNLIKELY((t->flags & RL_TF_INFERENCE) && !s->inference_mode))
         return rl_fail(RL_ERR_RUNTIME, "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before "
                                        "doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.");
     if (RL_UNLIKELY(t->storage->read_only))
-        return rl_fail(RL_ERR_RUNTIME, "%s: the tensor's memory is read-only; clone() it first", op);
+        return rl_fail(RL_ERR_RUNTIME, "%s_: the tensor's memory is read-only; clone() it first", op);
     if (RL_UNLIKELY(rl_tensor_overlaps_itself(t)))
         return rl_fail(RL_ERR_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the "
                                        "tensor before performing the operation.");

@@ -14,7 +14,7 @@ rl_status rl_view_new(rl_tensor *t, int ndim, const int64_t *shape, const int64_
 /* The same for one of several outputs. */
 void rl_view_mark(rl_tensor *view, rl_view_kind kind);
 
-/* Before an in-place write on t by operator `op` ("add_"): a leaf that requires grad, a view whose kind forbids it, an
+/* Before an in-place write on t by operator `op` ("add"): a leaf that requires grad, a view whose kind forbids it, an
  * inference tensor outside inference mode, a read-only storage, a tensor that overlaps itself are errors. Changes nothing. */
 rl_status rl_inplace_check(rl_tensor *t, const char *op);
 /* After it: bumps the version and, when `node` is not NULL, makes output `nr` of node the history of t (through CopySlices on the base

@@ -33,6 +33,7 @@ typedef struct rl_elem_args {
     uint8_t immediate;               /* bit k: input k is value[k] */
     uint8_t in_dtype[RL_ELEM_INPUTS];
     uint8_t contiguous; /* every operand is dense in the same order: strides need not be read */
+    uint8_t padded;     /* contiguous, and every operand may be read, the result written, up to the next multiple of 64 bytes */
 } rl_elem_args;
 
 /* dst = convert(src). */

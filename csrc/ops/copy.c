@@ -102,7 +102,7 @@ rl_status rl_copy_(rl_tensor *dst, rl_tensor *src)
     rl_status st;
     rl_node *n = NULL;
     rl_tensor *both[2] = {dst, src}, *aside = NULL;
-    RL_RETURN(rl_inplace_check(dst, "copy_"));
+    RL_RETURN(rl_inplace_check(dst, "copy"));
     RL_RETURN(check_expands(dst, src));
     if (rl_grad_needed(both, 2) && rl_dtype_is_float((rl_dtype)dst->dtype)) {
         RL_TRY(rl_node_new(&rl_class_copy_into, both, 2, 1, 0, &n));

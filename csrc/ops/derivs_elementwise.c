@@ -178,7 +178,7 @@ static rl_status evaluate(const rl_node *node, int expr, const char *text, const
 {
     rl_number p[4];
     operands use = *o;
-    if (strcmp(text, "g") == 0) {
+    if (text[0] == 'g' && text[1] == 0) {
         *out = rl_tensor_retain(g);
         return RL_OK;
     }

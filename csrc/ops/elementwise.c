@@ -6,7 +6,6 @@
 #include "elementwise.h"
 #include "common.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define RULES_UNARY(name, rule, saves, f, d1, d2, ...) {rule, saves, 1, RL_E_##name, {#d1, NULL, NULL}},
@@ -153,6 +152,12 @@ static void set_input(rl_elem_args *a, int k, const rl_operand *o)
     }
 }
 
+/* Our own memory comes in units of 64 bytes, so what lies between the end of a whole storage and the next multiple is nobody's. */
+static bool ends_storage(const rl_tensor *t)
+{
+    return t->offset == 0 && t->storage->release == NULL && (size_t)t->numel * (size_t)rl_tensor_itemsize(t) == t->storage->bytes;
+}
+
 /* Every tensor operand has the result's shape and all are contiguous. */
 static rl_status run_flat(rl_elem_args *a, const rl_operand *in, int n, rl_tensor *out)
 {
@@ -161,9 +166,11 @@ static rl_status run_flat(rl_elem_args *a, const rl_operand *in, int n, rl_tenso
     a->out = rl_tensor_data(out);
     a->out_strides[0] = rl_tensor_itemsize(out);
     a->contiguous = 1;
+    a->padded = ends_storage(out);
     for (int k = 0; k < n; k++) {
         set_input(a, k, &in[k]);
         a->in_strides[k][0] = in[k].t ? rl_tensor_itemsize(in[k].t) : 0;
+        a->padded &= in[k].t == NULL || ends_storage(in[k].t);
     }
     return rl_launch(out, RL_K_ELEMENTWISE, a);
 }
@@ -178,7 +185,7 @@ static rl_status run_planned(rl_elem_args *a, const rl_operand *in, int n, rl_te
     a->ndim = p.ndim;
     a->numel = p.numel;
     a->out = p.data[0];
-    a->contiguous = 0;
+    a->contiguous = a->padded = 0;
     for (int i = 0; i < p.ndim; i++) {
         a->shape[i] = p.shape[i];
         a->out_strides[i] = p.strides[0][i];
@@ -257,6 +264,44 @@ static void begin_args(rl_elem_args *a, int expr, int n, uint8_t compute, rl_dty
     a->immediate = 0;
 }
 
+/* ---- the fast path ---- */
+static bool same_shape(const rl_tensor *a, const rl_tensor *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
+}
+
+/* Contiguous tensors of one shape, one floating dtype and one device, and numbers: no promotion, no broadcasting. The first tensor, or NULL. */
+static const rl_tensor *plain_operands(const rl_operand *in, int n)
+{
+    const rl_tensor *first = NULL;
+    for (int k = 0; k < n; k++) {
+        const rl_tensor *t = in[k].t;
+        if (t == NULL)
+            continue;
+        if (!rl_tensor_is_contiguous(t) || !rl_dtype_is_float((rl_dtype)t->dtype) ||
+            (first && (t->dtype != first->dtype || !rl_device_same(rl_tensor_device(t), rl_tensor_device(first)) || !same_shape(t, first))))
+            return NULL;
+        first = first ? first : t;
+    }
+    return first;
+}
+
+/* What is left of a call over plain operands. */
+static rl_status run_plain(rl_elem_args *a, const rl_operand *in, int n, const rl_tensor *like, rl_dtype result, rl_tensor **out)
+{
+    rl_tensor *t;
+    RL_RETURN(rl_tensor_empty(like->ndim, like->shape, result, rl_tensor_device(like), &t));
+    rl_status st = t->numel ? run_flat(a, in, n, t) : RL_OK;
+    if (RL_UNLIKELY(st != RL_OK))
+        rl_tensor_release(t);
+    else
+        *out = t;
+    return st;
+}
+
 /* ---- shapes and devices ---- */
 static rl_status check_devices(const rl_operand *in, int n, const char *name, rl_device *device)
 {
@@ -311,15 +356,15 @@ static rl_status check_target(const rl_op *op, const rl_operand *in, int n, rl_t
 {
     int64_t shape[RL_MAX_NDIM];
     int ndim;
-    char name[64];
     if (!rl_dtype_can_cast(result, (rl_dtype)into->dtype))
         return rl_fail(RL_ERR_RUNTIME, "result type %s can't be cast to the desired output type %s", rl_dtype_table[result].scalar_type,
                        rl_dtype_table[into->dtype].scalar_type);
+    if (inplace && in[0].t == into && plain_operands(in, n) == into)
+        return rl_inplace_check(into, op->name);
     RL_RETURN(broadcast(in, n, &ndim, shape));
     bool same = ndim == into->ndim && memcmp(shape, into->shape, (size_t)ndim * sizeof *shape) == 0;
     if (inplace) {
-        snprintf(name, sizeof name, "%s_", op->name);
-        RL_RETURN(rl_inplace_check(into, name));
+        RL_RETURN(rl_inplace_check(into, op->name));
         return same ? RL_OK : rl_fail(RL_ERR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s", rl_shape_text(into->ndim, into->shape),
                                       rl_shape_text(ndim, shape));
     }
@@ -392,11 +437,19 @@ rl_status rl_elementwise(int id, const rl_operand *in, int n, const rl_scalar *p
         p = defaults;
         np = 1;
     }
-    RL_RETURN(apply_rule(&rl_op_table[id], (rl_rule)row->rule, in, n, rl_result_type(in, n), &compute, &result));
-    begin_args(&a, row->expr, n, compute_type(compute), result);
-    if (RL_UNLIKELY(into != NULL))
-        return compute_into(id, in, n, p, np, &a, result, into, inplace, out);
-    RL_RETURN(compute_fresh(id, in, n, p, np, &a, result, &t));
+    const rl_tensor *like = into == NULL && row->rule <= RL_RULE_NUMBER ? plain_operands(in, n) : NULL;
+    if (RL_LIKELY(like != NULL)) {
+        result = (rl_dtype)like->dtype;
+        begin_args(&a, row->expr, n, compute_type(result), result);
+        set_parameters(&a, p, np);
+        RL_RETURN(run_plain(&a, in, n, like, result, &t));
+    } else {
+        RL_RETURN(apply_rule(&rl_op_table[id], (rl_rule)row->rule, in, n, rl_result_type(in, n), &compute, &result));
+        begin_args(&a, row->expr, n, compute_type(compute), result);
+        if (into != NULL)
+            return compute_into(id, in, n, p, np, &a, result, into, inplace, out);
+        RL_RETURN(compute_fresh(id, in, n, p, np, &a, result, &t));
+    }
     if (records(row, in, n, result)) {
         RL_TRY(rl_row_record_begin(id, in, n, p, np, false, &node));
         RL_TRY(rl_node_attach(node, 0, t));
@@ -418,9 +471,11 @@ rl_status rl_expression(int expr, const rl_operand *in, int n, const rl_number *
     rl_device device = rl_tensor_device(in[0].t);
     rl_dtype dtype = (rl_dtype)in[0].t->dtype;
     begin_args(&a, expr, n, compute_type(dtype), dtype);
-    RL_RETURN(make_output(in, n, dtype, device, &t));
     for (int k = 0; k < 4; k++)
         a.p[k] = p[k];
+    if (RL_LIKELY(plain_operands(in, n) != NULL))
+        return run_plain(&a, in, n, in[0].t, dtype, out);
+    RL_RETURN(make_output(in, n, dtype, device, &t));
     rl_status st = run(&a, in, n, t);
     if (st != RL_OK)
         rl_tensor_release(t);

@@ -6,7 +6,6 @@
 #include "common.h"
 #include "elementwise.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define OP(name, function, ...) rl_status function(rl_call *call, rl_result *result);
@@ -84,9 +83,7 @@ static rl_status write_in_place(rl_call *c, const rl_op *op, rl_op_fn function, 
     rl_status st;
     rl_tensor *self = c->args[0].t;
     rl_result made = {0};
-    char name[64];
-    snprintf(name, sizeof name, "%s_", op->name);
-    RL_RETURN(rl_inplace_check(self, name));
+    RL_RETURN(rl_inplace_check(self, op->name));
     c->inplace = false;
     st = function(c, &made);
     c->inplace = true;
@@ -166,7 +163,7 @@ static rl_status graph_add(rl_tensor *a, rl_tensor *b, rl_tensor **out)
 static rl_status graph_add_into(rl_tensor *a, rl_tensor *b)
 {
     rl_operand in[2] = {rl_operand_tensor(a), rl_operand_tensor(b)};
-    rl_tensor *same;
+    rl_tensor *same = NULL;
     bool old = rl_grad_off();
     rl_status st = rl_elementwise(RL_OP_add, in, 2, NULL, 0, a, true, &same);
     rl_grad_restore(old);
