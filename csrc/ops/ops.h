@@ -64,6 +64,8 @@ rl_status rl_sum(rl_tensor *x, const int64_t *dims, int n, bool keepdim, rl_dtyp
 rl_status rl_mean(rl_tensor *x, const int64_t *dims, int n, bool keepdim, rl_dtype d, rl_tensor **out);
 rl_status rl_amax(rl_tensor *x, const int64_t *dims, int n, bool keepdim, rl_tensor **out);
 rl_status rl_cumsum(rl_tensor *x, int64_t dim, rl_dtype d, rl_tensor **out);
+rl_status rl_cumprod(rl_tensor *x, int64_t dim, rl_dtype d, rl_tensor **out);
+rl_status rl_logcumsumexp(rl_tensor *x, int64_t dim, rl_tensor **out);
 rl_status rl_flip(rl_tensor *x, const int64_t *dims, int n, rl_tensor **out);
 
 /* matmul.c */
