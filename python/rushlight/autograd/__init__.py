@@ -1,0 +1,31 @@
+"""Automatic differentiation: backward, grad, the modes and custom Functions."""
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _C
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .function import Function
+from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from .variable import Variable
+
+backward = _C._autograd_backward
+grad = _C._autograd_grad
+is_grad_enabled = _C.is_grad_enabled
+
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
+           "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
+
+_LAZY = {"functional", "gradcheck", "graph", "profiler"}
+
+
+def __getattr__(name: str) -> Any:
+    """Submodules that few scripts use are imported when first named; gradcheck names the function."""
+    import importlib
+    if name in ("gradcheck", "gradgradcheck"):
+        module = importlib.import_module(".gradcheck", __name__)
+        globals()["gradcheck"], globals()["gradgradcheck"] = module.gradcheck, module.gradgradcheck
+        return globals()[name]
+    if name in _LAZY:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
