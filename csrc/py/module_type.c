@@ -273,7 +273,8 @@ static PyObject *one_input(const char *what, PyObject *const *args, Py_ssize_t n
     if (nargs == 0 && nkw == 1 && PyUnicode_Compare(PyTuple_GET_ITEM(kwnames, 0), names[N_INPUT]) == 0)
         return args[0];
     if (nkw)
-        return PyErr_Format(PyExc_TypeError, "%s.forward() got an unexpected keyword argument '%U'", what, PyTuple_GET_ITEM(kwnames, nargs ? 0 : nkw - 1));
+        return PyErr_Format(PyExc_TypeError, "%s.forward() got an unexpected keyword argument '%U'", what,
+                            PyTuple_GET_ITEM(kwnames, nargs ? 0 : nkw - 1));
     if (nargs == 0)
         return PyErr_Format(PyExc_TypeError, "%s.forward() missing 1 required positional argument: 'input'", what);
     return PyErr_Format(PyExc_TypeError, "%s.forward() takes 2 positional arguments but %zd were given", what, nargs + 1);
@@ -332,7 +333,9 @@ static PyObject *module_sequential_forward(PyObject *self, PyObject *const *args
     PyObject *x = one_input("Sequential", args, nargs, kwnames), *child;
     PyObject *d = x ? PyDict_GetItemWithError(((module_object *)self)->dict, names[N_MODULES]) : NULL;
     if (!d || !PyDict_Check(d))
-        return x && !PyErr_Occurred() ? PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '_modules'", Py_TYPE(self)->tp_name) : NULL;
+        return x && !PyErr_Occurred()
+                   ? PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '_modules'", Py_TYPE(self)->tp_name)
+                   : NULL;
     Py_INCREF(d);
     Py_INCREF(x);
     Py_ssize_t at = 0, size = PyDict_GET_SIZE(d);
@@ -460,7 +463,8 @@ static PyType_Spec module_spec = {"rushlight._C._ModuleBase", sizeof(module_obje
 static PyObject *set_global_hooks(PyObject *m, PyObject *args)
 {
     PyObject *d[GLOBAL_HOOKS];
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:_set_global_module_hooks", &PyDict_Type, &d[0], &PyDict_Type, &d[1], &PyDict_Type, &d[2], &PyDict_Type, &d[3]))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:_set_global_module_hooks", &PyDict_Type, &d[0], &PyDict_Type, &d[1], &PyDict_Type, &d[2], &PyDict_Type,
+                          &d[3]))
         return NULL;
     for (int k = 0; k < GLOBAL_HOOKS; k++)
         Py_XSETREF(global_hooks[k], Py_NewRef(d[k]));
@@ -484,7 +488,8 @@ static PyObject *make_parameter(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!Op:_make_parameter", &PyType_Type, &cls, &data, &requires_grad))
         return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)cls, rl_st->Tensor) || !rl_py_is_tensor(data))
-        return PyErr_Format(PyExc_TypeError, "_make_parameter: expected a subclass of Tensor and a Tensor, got %R and %s", cls, rl_py_type_text(data));
+        return PyErr_Format(PyExc_TypeError, "_make_parameter: expected a subclass of Tensor and a Tensor, got %R and %s", cls,
+                            rl_py_type_text(data));
     rl_tensor *x = rl_py_unwrap(data);
     if (requires_grad && !rl_dtype_is_float((rl_dtype)x->dtype)) {
         PyErr_SetString(PyExc_RuntimeError, "Only Tensors of floating point and complex dtype can require gradients");

@@ -22,6 +22,14 @@ def _check_finite(norm: float, norm_type: float, error: bool) -> None:
                            "this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`")
 
 
+def _total(tensors: list[Tensor], p: float) -> float:
+    """The norm of all elements; tensors that the kernel does not take together (mixed dtypes, layouts with gaps) one by one."""
+    norm = _C._multi_norm(tensors, p)
+    if norm is None:
+        norm = float(rushlight.stack([t.detach().norm(p).double() for t in tensors]).norm(p))
+    return norm
+
+
 def _norm_tensor(norm: float, tensors: list[Tensor]) -> Tensor:
     """The norm as PyTorch returns it: 0-dim, of the first gradient's dtype and device."""
     return rushlight.tensor(norm, dtype=tensors[0].dtype, device=tensors[0].device)
@@ -37,7 +45,7 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
         total = rushlight.stack([t.norm(norm_type) for t in tensors]).norm(norm_type)
         _check_finite(float(total), norm_type, error_if_nonfinite)
         return total
-    norm = _C._multi_norm(tensors, norm_type)
+    norm = _total(tensors, norm_type)
     _check_finite(norm, norm_type, error_if_nonfinite)
     return _norm_tensor(norm, tensors)
 
@@ -75,8 +83,12 @@ def clip_grad_norm_(parameters, max_norm: float, norm_type: float = 2.0, error_i
     if not grads:
         return rushlight.tensor(0.0)
     if error_if_nonfinite:
-        _check_finite(_C._multi_norm(grads, norm_type), norm_type, True)
-    return _norm_tensor(_C._multi_norm(grads, norm_type, max_norm), grads)
+        _check_finite(_total(grads, norm_type), norm_type, True)
+    norm = _C._multi_norm(grads, norm_type, max_norm)
+    if norm is None:
+        norm = _total(grads, norm_type)
+        clip_grads_with_norm_(parameters, max_norm, _norm_tensor(norm, grads))
+    return _norm_tensor(norm, grads)
 
 
 def clip_grad_norm(parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
