@@ -253,15 +253,40 @@ static rl_status first_derivative(rl_node *node, const rl_edge *operand_edges, i
     return RL_OK;
 }
 
+/* The incoming gradient is the run's alone and nobody will read it after this node: the last derivative may be written over it. */
+static bool is_spent(const rl_node *n, const rl_tensor *g)
+{
+    return !rl_state_get()->grad_mode && n->post_hooks == NULL && atomic_load_explicit(&g->refs, memory_order_relaxed) == 1 &&
+           atomic_load_explicit(&g->storage->refs, memory_order_relaxed) == 1 && g->py == NULL && g->grad_fn == NULL;
+}
+
+static rl_status last_derivative(rl_node *n, int which, const operands *o, rl_tensor *g, rl_tensor **out)
+{
+    const rl_row *row = &rl_rows[n->row];
+    const char *text = row->first[which];
+    rl_number p[4];
+    if (!is_spent(n, g) || is_zero(text) || (text[0] == 'g' && text[1] == 0))
+        return first_derivative(n, n->edges, which, o, g, out);
+    for (int k = 0; k < 4; k++)
+        p[k].f = n->attrs.f[k];
+    RL_RETURN(rl_expression_over(row->expr + 1 + which, o->in, o->n, p, out));
+    return *out ? RL_OK : first_derivative(n, n->edges, which, o, g, out);
+}
+
 static rl_status row_backward(rl_node *n, rl_tensor *const *gout, rl_tensor **gin)
 {
     rl_status st;
     operands o;
     const rl_row *row = &rl_rows[n->row];
+    int last = row->n - 1;
     RL_TRY(unpack(n, row, 0, gout[0], &o));
-    for (int k = 0; k < row->n; k++)
+    while (last > 0 && !rl_node_needs(n, last))
+        last--;
+    for (int k = 0; k < last; k++)
         if (rl_node_needs(n, k))
             RL_TRY(first_derivative(n, n->edges, k, &o, gout[0], &gin[k]));
+    if (rl_node_needs(n, last))
+        RL_TRY(last_derivative(n, last, &o, gout[0], &gin[last]));
 fail:
     drop(&o);
     return st;

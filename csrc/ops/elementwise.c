@@ -484,6 +484,21 @@ rl_status rl_expression(int expr, const rl_operand *in, int n, const rl_number *
     return st;
 }
 
+rl_status rl_expression_over(int expr, const rl_operand *in, int n, const rl_number *p, rl_tensor **out)
+{
+    rl_elem_args a;
+    rl_tensor *g = in[0].t;
+    *out = NULL;
+    if (plain_operands(in, n) == NULL || g->numel == 0 || g->storage->read_only)
+        return RL_OK;
+    begin_args(&a, expr, n, compute_type((rl_dtype)g->dtype), (rl_dtype)g->dtype);
+    for (int k = 0; k < 4; k++)
+        a.p[k] = p[k];
+    RL_RETURN(run_flat(&a, in, n, g));
+    *out = rl_tensor_retain(g);
+    return RL_OK;
+}
+
 /* ---- the rows as C functions ---- */
 #define UNARY(name, ...)                                                                 \
     rl_status rl_##name(rl_tensor *x, rl_tensor **out)                                   \

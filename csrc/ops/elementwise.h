@@ -14,6 +14,9 @@ extern const rl_row rl_rows[RL_OP_COUNT];
 /* torch.result_type of the operands. */
 rl_dtype rl_result_type(const rl_operand *in, int n);
 
+/* Like rl_expression, but the result is written over in[0]; *out is NULL, and nothing has happened, where operands must be broadcast or converted. */
+rl_status rl_expression_over(int expr, const rl_operand *in, int n, const rl_number *p, rl_tensor **out);
+
 /* The node of a row over its operands, with the saved operands (clones of the one about to be written, in place). */
 rl_status rl_row_record_begin(int id, const rl_operand *in, int n, const rl_scalar *p, int np, bool inplace, rl_node **out);
 /* After the result is there: saves it when the row wants it. */
