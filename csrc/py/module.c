@@ -58,7 +58,7 @@ static bool check_interrupt(void)
 
 /* ---- functions of the module ---- */
 
-static PyObject *print_as_torch(PyObject *m, PyObject *on)
+static PyObject *set_print_as_torch(PyObject *m, PyObject *on)
 {
     int truth = PyObject_IsTrue(on);
     if (truth < 0)
@@ -89,20 +89,11 @@ static PyObject *host_trim(PyObject *m, PyObject *ignored)
 
 static PyObject *is_tensor(PyObject *m, PyObject *o) { return PyBool_FromLong(rl_py_is_tensor(o)); }
 
-static PyObject *set_parameter_type(PyObject *m, PyObject *type)
-{
-    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, rl_st->Tensor))
-        return PyErr_Format(PyExc_TypeError, "the parameter type must be a subclass of Tensor, not %R", type);
-    Py_XSETREF(rl_st->Parameter, (PyTypeObject *)Py_NewRef(type));
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef module_methods[] = {
-    {"_print_as_torch", print_as_torch, METH_O, "Prints dtypes, devices and types as torch's."},
+    {"_set_print_as_torch", set_print_as_torch, METH_O, "Prints dtypes, devices and types as torch's."},
     {"_alloc_fail_after", alloc_fail_after, METH_O, "For tests: the n-th allocation from now fails once; 0: off. Returns the allocations since the last call."},
     {"_host_memory", host_memory, METH_NOARGS, "Bytes of host memory: live, peak, cached, and counts."},
     {"_host_trim", host_trim, METH_NOARGS, "Gives cached host memory back to the system."},
-    {"_set_parameter_type", set_parameter_type, METH_O, "The class of nn.Parameter, whose operators give plain tensors."},
     {"is_tensor", is_tensor, METH_O, "is_tensor(obj) -> bool"},
     {NULL},
 };

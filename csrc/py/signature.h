@@ -53,6 +53,7 @@ rl_overloads *rl_overloads_compile_text(const char *name, const char *text, bool
 #define RL_FRAME_TENSORS 16
 #define RL_FRAME_BLOCKS 8
 typedef struct rl_frame {
+    PyObject *function; /* borrowed: the name that messages give */
     int nints, ntensors, nblocks;
     bool requires_grad;
     struct { rl_tensor **v; int n; } lists[4]; /* tensors of lists, retained */
@@ -73,6 +74,8 @@ static inline void rl_frame_init(rl_frame *f)
     f->requires_grad = false;
 }
 
+/* Whether a number may stand for operand `param` of a row; first: it is the first operand. */
+bool rl_takes_number(const rl_op *op, bool first, const char *param);
 /* 1: converted; 0: not of this type; -1: an exception stands. */
 int rl_param_take(rl_frame *f, const rl_param *p, PyObject *o, rl_arg *a);
 /* Raises the error of a call that no overload takes. */

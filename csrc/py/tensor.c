@@ -8,6 +8,8 @@
  */
 #include "internal.h"
 
+#include <structmember.h>
+
 /* ---- wrappers: made, kept, dropped ---- */
 
 #define KEPT_WRAPPERS 256
@@ -96,7 +98,7 @@ static void clear_slots(PyObject *self, PyTypeObject *type)
         PyMemberDef *member = type->tp_members;
         for (Py_ssize_t n = Py_SIZE(type); member && n > 0; n--, member++) {
             PyObject **slot = (PyObject **)((char *)self + member->offset);
-            if (member->type == 16 /* T_OBJECT_EX */)
+            if (member->type == T_OBJECT_EX)
                 Py_CLEAR(*slot);
         }
     }
@@ -241,7 +243,7 @@ static int tensor_clear(PyObject *op)
 /* ---- the type ---- */
 
 /* A subclass gets this file's dealloc in place of Python's, which would clear __slots__ and run __del__ before a resurrection. */
-static PyObject *tensor_init_subclass(PyObject *cls, PyObject *args, PyObject *kwargs)
+PyObject *rl_py_init_subclass(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
     if (PyTuple_GET_SIZE(args) || (kwargs && PyDict_GET_SIZE(kwargs)))
         return PyErr_Format(PyExc_TypeError, "%s.__init_subclass__() takes no arguments", rl_py_type_name((PyTypeObject *)cls));
@@ -253,14 +255,8 @@ static PyObject *tensor_init_subclass(PyObject *cls, PyObject *args, PyObject *k
 static Py_hash_t tensor_hash(PyObject *self) { return PyBaseObject_Type.tp_hash(self); }
 
 static PyMemberDef members[] = {
-    {"__dictoffset__", 19 /* T_PYSSIZET */, offsetof(rl_py_tensor, dict), 1 /* READONLY */, NULL},
-    {"__weaklistoffset__", 19, offsetof(rl_py_tensor, weakrefs), 1, NULL},
-    {NULL},
-};
-static PyMethodDef class_methods[] = {
-    {"__init_subclass__", (PyCFunction)(void (*)(void))tensor_init_subclass, METH_VARARGS | METH_KEYWORDS | METH_CLASS, NULL},
-    {"__torch_function__", (PyCFunction)(void (*)(void))rl_py_torch_function_method, METH_VARARGS | METH_KEYWORDS | METH_CLASS,
-     "__torch_function__(func, types, args=(), kwargs=None)\n\nThe default of subclasses: results are of the subclass."},
+    {"__dictoffset__", T_PYSSIZET, offsetof(rl_py_tensor, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(rl_py_tensor, weakrefs), READONLY, NULL},
     {NULL},
 };
 static const PyType_Slot own_slots[] = {
@@ -281,7 +277,7 @@ int rl_py_init_tensor(PyObject *m)
     for (n = NOWN; rl_py_number_slots[n - NOWN].slot && n < NMAX - 1; n++)
         slots[n] = rl_py_number_slots[n - NOWN];
     rl_st->Tensor = rl_py_make_type(m, &spec, NULL, "Tensor");
-    if (!rl_st->Tensor || rl_py_add_methods(rl_st->Tensor, class_methods) < 0)
+    if (!rl_st->Tensor || rl_py_init_override(m) < 0)
         return -1;
     rl_py.drop = drop;
     return rl_py_init_number(m);
