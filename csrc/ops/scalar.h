@@ -421,9 +421,9 @@ RL_S double m_asin_tail_f32(double z)
     RL_S F m_atan2##S(F y, F x)                                                                                         \
     {                                                                                                                   \
         double a = m_abs_f64((double)y), b = m_abs_f64((double)x), scale = (a > 1e300) | (b > 1e300) ? 9.5367431640625e-07 : 1.0; \
-        int both = (a == M_INF_F64) & (b == M_INF_F64);                                                                 \
-        double num = both ? 1.0 : b == M_INF_F64 ? 0.0 : a == M_INF_F64 ? 1.0 : a * scale;                              \
-        double den = both ? 1.0 : a == M_INF_F64 ? 0.0 : b == M_INF_F64 ? 1.0 : b * scale;                              \
+        double num = b == M_INF_F64 ? 0.0 : a * scale, den = a == M_INF_F64 ? 0.0 : b * scale;                          \
+        num = a == M_INF_F64 ? 1.0 : num;                                                                               \
+        den = b == M_INF_F64 ? 1.0 : den;                                                                               \
         double v = m_angle##S(num, (num == 0) & (den == 0) ? 1.0 : den);                                                \
         v = m_bits_f64((double)x) < 0 ? 3.14159265358979323846 - (v - 1.2246467991473532e-16) : v;                      \
         v = m_copysign_f64(v, (double)y);                                                                               \
@@ -728,7 +728,8 @@ RL_S double m_ten_to(double d)
     RL_S F m_softplus##S(F x) { return (x > 0 ? x : (F)0) + m_log1p##S(m_exp##S(-m_abs##S(x))); }              \
     RL_S F m_logit##S(F x, F eps)                                                                              \
     {                                                                                                          \
-        F v = eps < 0 ? x : m_clamp##S(x, eps, (F)1 - eps);                                                    \
+        F low = eps < 0 ? -(F)INFINITY : eps, high = eps < 0 ? (F)INFINITY : (F)1 - eps;                        \
+        F v = m_clamp##S(x, low, high);                                                                        \
         return m_log##S(v / ((F)1 - v));                                                                       \
     }                                                                                                          \
     RL_S F m_gelu##S(F x) { return (F)0.5 * x * ((F)1 + m_erf##S(x * (F)0.70710678118654752440)); }            \
