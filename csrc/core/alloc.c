@@ -42,7 +42,9 @@ static bool fails_now(void)
 /* ---- the pool ---- */
 #define POOL_STEP 64
 #define POOL_CLASSES (RL_POOL_MAX / POOL_STEP)
-#define POOL_CAP 256 /* blocks of a class that a thread keeps */
+#define POOL_SMALL (1024 / POOL_STEP)
+/* Blocks of a class that a thread keeps: at most 16 KiB to 256 KiB of each. */
+#define POOL_CAP(k) ((k) <= POOL_SMALL ? 256 : 64)
 
 typedef struct pool_block {
     struct pool_block *next;
@@ -54,8 +56,15 @@ typedef struct pool {
 } pool;
 
 static _Thread_local pool thread_pool;
+static atomic_llong pool_bytes;
 static pthread_key_t pool_key;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+
+static void pool_give_back(void *p, size_t rounded)
+{
+    atomic_fetch_sub_explicit(&pool_bytes, (long long)rounded, memory_order_relaxed);
+    free(p);
+}
 
 static void pool_drain(void *p)
 {
@@ -64,9 +73,9 @@ static void pool_drain(void *p)
         while (q->head[k]) {
             pool_block *b = q->head[k];
             q->head[k] = b->next;
-            free(b);
+            pool_give_back(b, (size_t)(k ? k : 1) * POOL_STEP);
         }
-        q->count[k] = POOL_CAP; /* frees after this go straight to malloc */
+        q->count[k] = POOL_CAP(k); /* frees after this go straight to malloc */
     }
 }
 
@@ -87,9 +96,12 @@ static void *pool_refill(size_t bytes)
     void *p = NULL;
     if (!thread_pool.registered)
         pool_register(&thread_pool);
-    size_t rounded = (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
-    if (rounded < bytes || (p = aligned_alloc(POOL_STEP, rounded ? rounded : POOL_STEP)) == NULL)
+    size_t rounded = bytes ? (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP : POOL_STEP;
+    if (rounded < bytes || (p = aligned_alloc(POOL_STEP, rounded)) == NULL) {
         rl_fail(RL_ERR_MEMORY, "out of memory: %zu bytes", bytes);
+        return NULL;
+    }
+    atomic_fetch_add_explicit(&pool_bytes, (long long)rounded, memory_order_relaxed);
     return p;
 }
 
@@ -116,7 +128,7 @@ void rl_pool_free(void *p, size_t bytes)
     if (p == NULL)
         return;
     size_t k = (bytes + POOL_STEP - 1) / POOL_STEP;
-    if (CACHING && bytes <= RL_POOL_MAX && thread_pool.count[k] < POOL_CAP) {
+    if (CACHING && bytes <= RL_POOL_MAX && thread_pool.count[k] < POOL_CAP(k)) {
         if (RL_UNLIKELY(!thread_pool.registered))
             pool_register(&thread_pool);
         pool_block *b = p;
@@ -125,7 +137,7 @@ void rl_pool_free(void *p, size_t bytes)
         thread_pool.count[k]++;
         return;
     }
-    free(p);
+    pool_give_back(p, (k ? k : 1) * POOL_STEP);
 }
 
 /* ---- tensor memory ---- */
@@ -325,6 +337,7 @@ void rl_host_stats_read(rl_host_stats *out)
 {
     pthread_mutex_lock(&host_lock);
     *out = stats;
+    out->pool_bytes = atomic_load_explicit(&pool_bytes, memory_order_relaxed);
     pthread_mutex_unlock(&host_lock);
 }
 

@@ -18,7 +18,7 @@
 
 /* Small blocks, at most RL_POOL_MAX bytes from the free lists, above that from malloc. free needs the same size.
  * NULL when out of memory, with the message set. Contents are undefined. */
-#define RL_POOL_MAX 1024
+#define RL_POOL_MAX 4352
 void *rl_pool_alloc(size_t bytes);
 void rl_pool_free(void *p, size_t bytes);
 
@@ -28,6 +28,7 @@ void rl_host_free(void *p, size_t bytes);
 
 typedef struct rl_host_stats {
     int64_t live_bytes, peak_bytes, cached_bytes, allocations, frees;
+    int64_t pool_bytes; /* small blocks taken from malloc, on free lists or in use: it grows without end only when something leaks */
 } rl_host_stats;
 void rl_host_stats_read(rl_host_stats *out);
 void rl_host_trim(void);           /* gives cached blocks back to the system */

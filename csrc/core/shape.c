@@ -52,7 +52,7 @@ rl_status rl_axes_normalize(const int64_t *axes, int n, int ndim, bool all_if_em
         return RL_OK;
     }
     for (int i = 0; i < n; i++) {
-        int axis;
+        int axis = 0;
         RL_RETURN(rl_axis_normalize(axes[i], ndim, &axis));
         if (*mask >> axis & 1)
             return rl_fail(RL_ERR_RUNTIME, "dim %d appears multiple times in the list of dims", axis);

@@ -7,7 +7,7 @@
 #include "alloc.h"
 
 #define INLINE_AT 128
-#define INLINE_MAX 384
+#define INLINE_MAX 4096
 _Static_assert(sizeof(rl_storage) <= INLINE_AT, "the header must fit before inline data");
 
 static bool is_inline(const rl_storage *s)

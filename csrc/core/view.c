@@ -77,7 +77,7 @@ static rl_status grad_rules(rl_tensor *t)
     return RL_OK;
 }
 
-rl_status rl_inplace_check(rl_tensor *t, const char *op)
+rl_status rl_inplace_check_fill(rl_tensor *t, const char *op)
 {
     const rl_state *s = rl_state_get();
     if (RL_UNLIKELY((t->flags & RL_TF_INFERENCE) && !s->inference_mode))
@@ -85,10 +85,16 @@ rl_status rl_inplace_check(rl_tensor *t, const char *op)
                                        "doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.");
     if (RL_UNLIKELY(t->storage->read_only))
         return rl_fail(RL_ERR_RUNTIME, "%s_: the tensor's memory is read-only; clone() it first", op);
+    return s->grad_mode ? grad_rules(t) : RL_OK;
+}
+
+rl_status rl_inplace_check(rl_tensor *t, const char *op)
+{
+    RL_RETURN(rl_inplace_check_fill(t, op));
     if (RL_UNLIKELY(rl_tensor_overlaps_itself(t)))
         return rl_fail(RL_ERR_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the "
                                        "tensor before performing the operation.");
-    return s->grad_mode ? grad_rules(t) : RL_OK;
+    return RL_OK;
 }
 
 /* ---- after a write ---- */

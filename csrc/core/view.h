@@ -17,6 +17,8 @@ void rl_view_mark(rl_tensor *view, rl_view_kind kind);
 /* Before an in-place write on t by operator `op` ("add"): a leaf that requires grad, a view whose kind forbids it, an
  * inference tensor outside inference mode, a read-only storage, a tensor that overlaps itself are errors. Changes nothing. */
 rl_status rl_inplace_check(rl_tensor *t, const char *op);
+/* The same for a fill, which may write an element twice: a tensor that overlaps itself is fine. */
+rl_status rl_inplace_check_fill(rl_tensor *t, const char *op);
 /* After it: bumps the version and, when `node` is not NULL, makes output `nr` of node the history of t (through CopySlices on the base
  * for a view). Takes no reference to node beyond what it stores. */
 rl_status rl_inplace_rebase(rl_tensor *t, rl_node *node, int nr);

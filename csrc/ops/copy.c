@@ -9,6 +9,29 @@
 
 #include <string.h>
 
+static rl_status copy_on_device(rl_tensor *dst, rl_tensor *src);
+
+/* More axes than a kernel walks: one copy for each index of the first. */
+static rl_status copy_by_slices(rl_tensor *dst, rl_tensor *src)
+{
+    rl_status st = RL_OK;
+    int s0 = src->ndim == dst->ndim;
+    int64_t step = s0 && src->shape[0] != 1 ? src->strides[0] : 0;
+    for (int64_t i = 0; i < dst->shape[0] && st == RL_OK; i++) {
+        rl_tensor *to = NULL, *from = NULL;
+        st = rl_tensor_on_storage(dst->storage, dst->version, dst->ndim - 1, dst->shape + 1, dst->strides + 1, dst->offset + i * dst->strides[0],
+                                  (rl_dtype)dst->dtype, &to);
+        if (st == RL_OK)
+            st = rl_tensor_on_storage(src->storage, src->version, src->ndim - s0, src->shape + s0, src->strides + s0, src->offset + i * step,
+                                      (rl_dtype)src->dtype, &from);
+        if (st == RL_OK)
+            st = copy_on_device(to, from);
+        rl_tensor_release(to);
+        rl_tensor_release(from);
+    }
+    return st;
+}
+
 static rl_status copy_on_device(rl_tensor *dst, rl_tensor *src)
 {
     rl_plan p;
@@ -23,7 +46,10 @@ static rl_status copy_on_device(rl_tensor *dst, rl_tensor *src)
         a.src_strides[0] = rl_tensor_itemsize(src);
         return rl_launch(dst, RL_K_COPY, &a);
     }
-    RL_RETURN(rl_plan_build(&p, both, 2, 1, dst->ndim, dst->shape));
+    rl_status st = rl_plan_build(&p, both, 2, 1, dst->ndim, dst->shape);
+    if (RL_UNLIKELY(st == RL_ERR_NOT_IMPLEMENTED))
+        return copy_by_slices(dst, src);
+    RL_RETURN(st);
     a.ndim = p.ndim;
     a.dst = p.data[0];
     a.src = p.data[1];
@@ -104,13 +130,17 @@ rl_status rl_copy_(rl_tensor *dst, rl_tensor *src)
     rl_tensor *both[2] = {dst, src}, *aside = NULL;
     RL_RETURN(rl_inplace_check(dst, "copy"));
     RL_RETURN(check_expands(dst, src));
+    rl_overlap overlap = dst->storage == src->storage ? rl_tensor_overlap(dst, src) : RL_OVERLAP_NONE;
+    if (overlap == RL_OVERLAP_PARTIAL)
+        return rl_fail(RL_ERR_RUNTIME, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+                                       "location. Please clone() the tensor before performing the operation.");
     if (rl_grad_needed(both, 2) && rl_dtype_is_float((rl_dtype)dst->dtype)) {
         RL_TRY(rl_node_new(&rl_class_copy_into, both, 2, 1, 0, &n));
         RL_TRY(rl_node_set_list(n, src->shape, src->ndim));
         n->attrs.i[0] = src->dtype;
         RL_TRY(rl_node_set_out(n, 0, dst));
     }
-    if (dst->storage == src->storage && rl_tensor_overlap(dst, src) != RL_OVERLAP_FULL && rl_tensor_overlap(dst, src) != RL_OVERLAP_NONE) {
+    if (overlap == RL_OVERLAP_UNKNOWN) {
         RL_TRY(rl_tensor_empty(src->ndim, src->shape, (rl_dtype)src->dtype, rl_tensor_device(src), &aside));
         RL_TRY(copy_on_device(aside, src));
     }
@@ -206,7 +236,7 @@ rl_status rl_op_contiguous(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t, *t = NULL;
     rl_memory_format f = format_arg(&c->args[1], RL_FORMAT_CONTIGUOUS);
-    if (f == RL_FORMAT_PRESERVE)
+    if (f == RL_FORMAT_PRESERVE && !rl_tensor_is_contiguous(x))
         return rl_fail(RL_ERR_RUNTIME, "preserve memory format is unsupported by the contiguous operator");
     if (in_format(x, f))
         return rl_give(RL_OK, rl_tensor_retain(x), r);
@@ -270,11 +300,13 @@ static rl_status fill_recorded(rl_tensor *x, rl_tensor *value, const rl_scalar *
     rl_node *n = NULL;
     rl_scalar item;
     rl_tensor *both[2] = {x, value};
-    RL_RETURN(rl_inplace_check(x, name));
+    RL_RETURN(rl_inplace_check_fill(x, name));
     if (value && value->ndim > 0)
         return rl_fail(RL_ERR_RUNTIME, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.", value->ndim);
     if (value)
         RL_RETURN(rl_item(value, &item));
+    else
+        RL_RETURN(rl_scalar_fits(*s, (rl_dtype)x->dtype));
     if (rl_grad_needed(both, 2) && rl_dtype_is_float((rl_dtype)x->dtype)) {
         RL_TRY(rl_node_new(cls, both, value ? 2 : 1, 1, 0, &n));
         RL_TRY(rl_node_set_list(n, x->shape, x->ndim));
@@ -292,7 +324,7 @@ fail:
 rl_status rl_op_fill_(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t;
-    rl_status st = fill_recorded(x, c->args[1].t, &c->args[1].s, "fill_", &rl_class_fill);
+    rl_status st = fill_recorded(x, c->args[1].t, &c->args[1].s, "fill_", c->args[1].t ? &rl_class_fill_tensor : &rl_class_fill);
     return rl_give(st, rl_tensor_retain(x), r);
 }
 
@@ -347,6 +379,9 @@ rl_status rl_op_resize_(rl_call *c, rl_result *r)
     rl_tensor *x = c->args[0].t;
     const rl_arg *size = &c->args[1];
     RL_RETURN(check_resizable(x, "resize"));
+    for (int i = 0; i < size->ints.n; i++)
+        if (size->ints.v[i] < 0)
+            return rl_fail(RL_ERR_RUNTIME, "resize_: sizes must be non-negative, got %s", rl_shape_text(size->ints.n, size->ints.v));
     RL_RETURN(rl_tensor_resize(x, size->ints.n, size->ints.v));
     rl_tensor_bump(x);
     return rl_give(RL_OK, rl_tensor_retain(x), r);
@@ -365,4 +400,22 @@ rl_status rl_op_detach(rl_call *c, rl_result *r)
 {
     rl_tensor *t = NULL;
     return rl_give(rl_detach(c->args[0].t, &t), t, r);
+}
+
+/* detach_: x drops its history and becomes a leaf; a view would go on sharing its base's. */
+rl_status rl_op_detach_(rl_call *c, rl_result *r)
+{
+    rl_tensor *x = c->args[0].t;
+    if (x->meta && x->meta->base && rl_tensor_requires_grad(x))
+        return rl_fail(RL_ERR_RUNTIME, "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
+                                       "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these "
+                                       "gradients.");
+    rl_node *old = x->grad_fn;
+    if (x->meta && x->meta->retains_grad)
+        rl_tensor_forget_retained(x);
+    x->grad_fn = NULL;
+    x->output_nr = 0;
+    x->flags &= (uint16_t)~RL_TF_REQUIRES_GRAD;
+    rl_node_release(old);
+    return rl_give(RL_OK, rl_tensor_retain(x), r);
 }

@@ -30,7 +30,7 @@ rl_status rl_fill_(rl_tensor *x, rl_scalar value)
         a.strides[0] = rl_tensor_itemsize(x);
         return rl_launch(x, RL_K_FILL, &a);
     }
-    RL_RETURN(rl_plan_build(&p, &x, 1, 1, x->ndim, x->shape));
+    RL_RETURN(rl_plan_build(&p, &x, 1, 0, x->ndim, x->shape)); /* as an input: an element that is reached twice may be filled twice */
     a.ndim = p.ndim;
     for (int i = 0; i < p.ndim; i++) {
         a.shape[i] = p.shape[i];
@@ -75,7 +75,9 @@ static rl_status from_sizes(rl_call *c, rl_result *r, const rl_scalar *value)
     rl_tensor *t = NULL;
     const rl_arg *size = &c->args[0];
     RL_RETURN(rl_factory_options(&f, c, 1, rl_default_dtype()));
-    rl_status st = rl_tensor_empty(size->ints.n, size->ints.v, f.dtype, f.device, &t);
+    if (value == NULL && c->args[5].given) /* empty alone takes a memory format */
+        f.format = (rl_memory_format)c->args[5].memory_format;
+    rl_status st = rl_factory_empty(&f, size->ints.n, size->ints.v, &t);
     if (st == RL_OK && value)
         st = rl_fill_(t, *value);
     return rl_give(st, t, r);
@@ -84,8 +86,15 @@ static rl_status from_sizes(rl_call *c, rl_result *r, const rl_scalar *value)
 static const rl_scalar zero = {.kind = RL_CAT_INT, {.i = 0}}, one = {.kind = RL_CAT_INT, {.i = 1}};
 
 rl_status rl_op_empty(rl_call *c, rl_result *r) { return from_sizes(c, r, NULL); }
-rl_status rl_op_zeros(rl_call *c, rl_result *r) { return from_sizes(c, r, &zero); }
 rl_status rl_op_ones(rl_call *c, rl_result *r) { return from_sizes(c, r, &one); }
+
+rl_status rl_op_zeros(rl_call *c, rl_result *r)
+{
+    for (int i = 0; i < c->args[0].ints.n; i++)
+        if (c->args[0].ints.v[i] < 0)
+            return rl_fail(RL_ERR_RUNTIME, "zeros: Dimension size must be non-negative.");
+    return from_sizes(c, r, &zero);
+}
 
 /* The dtype of a number alone: PyTorch's inference of full() and scalar_tensor(). */
 static rl_dtype scalar_dtype(rl_scalar s)
@@ -98,6 +107,7 @@ rl_status rl_op_full(rl_call *c, rl_result *r)
     rl_factory f;
     rl_tensor *t = NULL;
     RL_RETURN(rl_factory_options(&f, c, 2, scalar_dtype(c->args[1].s)));
+    RL_RETURN(rl_scalar_fits(c->args[1].s, f.dtype));
     rl_status st = rl_full(c->args[0].ints.n, c->args[0].ints.v, c->args[1].s, f.dtype, f.device, &t);
     return rl_give(st, t, r);
 }
@@ -109,8 +119,7 @@ rl_status rl_op_empty_strided(rl_call *c, rl_result *r)
     const rl_arg *size = &c->args[0], *stride = &c->args[1];
     RL_RETURN(rl_factory_options(&f, c, 2, rl_default_dtype()));
     if (size->ints.n != stride->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "mismatch in length of strides and shape: %d strides for shape %s", stride->ints.n,
-                       rl_shape_text(size->ints.n, size->ints.v));
+        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n, stride->ints.n);
     return rl_give(rl_tensor_empty_strided(size->ints.n, size->ints.v, stride->ints.v, f.dtype, f.device, &t), t, r);
 }
 
@@ -120,6 +129,8 @@ static rl_status like_form(rl_call *c, rl_result *r, int at, const rl_scalar *va
     rl_factory f;
     rl_tensor *t = NULL;
     RL_RETURN(rl_factory_like(&f, c, at, c->args[0].t));
+    if (value)
+        RL_RETURN(rl_scalar_fits(*value, f.dtype));
     rl_status st = rl_factory_empty_like(&f, c->args[0].t, &t);
     if (st == RL_OK && value)
         st = rl_fill_(t, *value);
@@ -137,6 +148,8 @@ static rl_status new_form(rl_call *c, rl_result *r, int at, const rl_scalar *val
     rl_factory f;
     rl_tensor *t = NULL;
     RL_RETURN(rl_factory_like(&f, c, at, c->args[0].t));
+    if (value)
+        RL_RETURN(rl_scalar_fits(*value, f.dtype));
     rl_status st = rl_tensor_empty(c->args[1].ints.n, c->args[1].ints.v, f.dtype, f.device, &t);
     if (st == RL_OK && value)
         st = rl_fill_(t, *value);
@@ -155,12 +168,13 @@ rl_status rl_op_new_empty_strided(rl_call *c, rl_result *r)
     const rl_arg *size = &c->args[1], *stride = &c->args[2];
     RL_RETURN(rl_factory_like(&f, c, 3, c->args[0].t));
     if (size->ints.n != stride->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "mismatch in length of strides and shape: %d strides for shape %s", stride->ints.n,
-                       rl_shape_text(size->ints.n, size->ints.v));
+        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n, stride->ints.n);
     return rl_give(rl_tensor_empty_strided(size->ints.n, size->ints.v, stride->ints.v, f.dtype, f.device, &t), t, r);
 }
 
 /* ---- ranges ---- */
+
+/* PyTorch's length: of int64 by the numbers as int64, of everything else by a division in double. */
 static rl_status range_length(rl_scalar start, rl_scalar end, rl_scalar step, rl_dtype d, int64_t *n)
 {
     double s = rl_scalar_to_double(start), e = rl_scalar_to_double(end), h = rl_scalar_to_double(step), length;
@@ -170,10 +184,11 @@ static rl_status range_length(rl_scalar start, rl_scalar end, rl_scalar step, rl
         return rl_fail(RL_ERR_RUNTIME, "unsupported range: %g -> %g", s, e);
     if ((h > 0 && e < s) || (h < 0 && e > s))
         return rl_fail(RL_ERR_RUNTIME, "upper bound and lower bound inconsistent with step sign");
-    bool integers = start.kind != RL_CAT_FLOAT && end.kind != RL_CAT_FLOAT && step.kind != RL_CAT_FLOAT;
-    if (integers && !rl_dtype_is_float(d)) {
-        uint64_t width = h > 0 ? (uint64_t)end.i - (uint64_t)start.i : (uint64_t)start.i - (uint64_t)end.i;
-        uint64_t stride = h > 0 ? (uint64_t)step.i : 0 - (uint64_t)step.i;
+    if (d == RL_I64) {
+        uint64_t from = (uint64_t)rl_scalar_to_int64(start), to = (uint64_t)rl_scalar_to_int64(end), by = (uint64_t)rl_scalar_to_int64(step);
+        uint64_t width = h > 0 ? to - from : from - to, stride = h > 0 ? by : 0 - by;
+        if (stride == 0)
+            return rl_fail(RL_ERR_VALUE, "step must be nonzero");
         length = (double)(width / stride + (width % stride != 0));
     } else
         length = ceil((e - s) / h);
@@ -232,14 +247,20 @@ rl_status rl_op_arange(rl_call *c, rl_result *r)
     return rl_give(rl_arange(start, end, step, f.dtype, f.device, &t), t, r);
 }
 
+static rl_status check_steps(int64_t n, rl_dtype d, const char *op)
+{
+    if (n < 0)
+        return rl_fail(RL_ERR_RUNTIME, "number of steps must be non-negative");
+    return d == RL_BOOL ? rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for 'Bool'", op) : RL_OK;
+}
+
 static rl_status spaced(rl_call *c, int at, rl_tensor **out)
 {
     rl_factory f;
     rl_tensor *t;
     int64_t n = c->args[2].i;
     RL_RETURN(rl_factory_options(&f, c, at, rl_default_dtype()));
-    if (n < 0)
-        return rl_fail(RL_ERR_RUNTIME, "number of steps must be non-negative");
+    RL_RETURN(check_steps(n, f.dtype, "linspace"));
     RL_RETURN(rl_tensor_empty(1, &n, f.dtype, f.device, &t));
     double start = rl_scalar_to_double(c->args[0].s), end = rl_scalar_to_double(c->args[1].s);
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
@@ -255,6 +276,39 @@ rl_status rl_op_linspace(rl_call *c, rl_result *r)
 {
     rl_tensor *t = NULL;
     return rl_give(spaced(c, 3, &t), t, r);
+}
+
+/* v rounded to dtype d (float32 for integers: PyTorch's step there). */
+static double rounded(double v, rl_dtype d)
+{
+    char element[8];
+    d = rl_dtype_is_float(d) ? d : RL_F32;
+    rl_element_store(element, d, rl_scalar_float(v));
+    return rl_element_load(element, d).d;
+}
+
+/* base ** linspace, exponents in the result's dtype from both ends, the power in double. On the host: a rare operator of few elements. */
+rl_status rl_op_logspace(rl_call *c, rl_result *r)
+{
+    rl_factory f;
+    rl_tensor *t = NULL, *landed = NULL;
+    int64_t n = c->args[2].i;
+    RL_RETURN(rl_factory_options(&f, c, 4, rl_default_dtype()));
+    RL_RETURN(check_steps(n, f.dtype, "logspace"));
+    RL_RETURN(rl_tensor_empty(1, &n, f.dtype, (rl_device){RL_DEVICE_CPU, -1}, &t));
+    bool integer = !rl_dtype_is_float(f.dtype);
+    double start = integer ? (double)rl_scalar_to_int64(c->args[0].s) : rounded(rl_scalar_to_double(c->args[0].s), f.dtype);
+    double end = integer ? (double)rl_scalar_to_int64(c->args[1].s) : rounded(rl_scalar_to_double(c->args[1].s), f.dtype);
+    double step = n > 1 ? rounded(rounded(end - start, f.dtype) / (double)(n - 1), f.dtype) : 0;
+    char *at = rl_tensor_data(t);
+    for (int64_t i = 0; i < n; i++, at += rl_tensor_itemsize(t)) {
+        bool first = i < n / 2 || n == 1;
+        double along = rounded(step * (double)(first ? i : n - 1 - i), f.dtype);
+        rl_element_store(at, f.dtype, rl_scalar_float(pow(c->args[3].f, rounded(first ? start + along : end - along, f.dtype))));
+    }
+    rl_status st = rl_to(t, f.dtype, f.device, false, RL_FORMAT_CONTIGUOUS, &landed);
+    rl_tensor_release(t);
+    return rl_give(st, landed, r);
 }
 
 /* ---- eye, triangles ---- */
@@ -282,17 +336,19 @@ fail:
 static rl_status tri_indices(rl_call *c, rl_result *r, bool upper)
 {
     rl_factory f;
-    rl_tensor *t = NULL;
+    rl_tensor *t = NULL, *landed = NULL;
     int64_t rows = c->args[0].i, cols = c->args[1].i, offset = c->args[2].i, count = 0;
     RL_RETURN(rl_factory_options(&f, c, 3, RL_I64));
     if (rows < 0 || cols < 0)
-        return rl_fail(RL_ERR_RUNTIME, "row and col must be non-negative, got %lld and %lld", (long long)rows, (long long)cols);
-    if (f.device.type != RL_DEVICE_CPU || f.dtype != RL_I64)
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "tri_indices: only int64 on the CPU, not %s on %s", rl_dtype_name(f.dtype), rl_device_text(f.device));
+        return rl_fail(RL_ERR_RUNTIME, "%s must be non-negative, got%lld", rows < 0 ? "row" : "col", (long long)(rows < 0 ? rows : cols));
+    if (f.dtype != RL_I64 && f.dtype != RL_I32)
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s_indices\" not implemented for '%s'", upper ? "triu" : "tril", rl_dtype_table[f.dtype].scalar_type);
     for (int pass = 0; pass < 2; pass++) {
         int64_t at = 0, *out = pass ? rl_tensor_data(t) : NULL;
         for (int64_t i = 0; i < rows; i++) {
-            int64_t edge = i + offset, lo = upper ? (edge > 0 ? edge : 0) : 0, hi = upper ? cols : (edge + 1 < cols ? edge + 1 : cols);
+            int64_t edge = offset > cols ? cols : offset < -rows ? -rows : offset; /* beyond the matrix it is all or nothing */
+            edge += i;
+            int64_t lo = upper ? (edge > 0 ? edge : 0) : 0, hi = upper ? cols : (edge + 1 < cols ? edge + 1 : cols);
             for (int64_t j = lo; j < hi; j++, at++)
                 if (pass) {
                     out[at] = i;
@@ -301,10 +357,12 @@ static rl_status tri_indices(rl_call *c, rl_result *r, bool upper)
         }
         if (!pass) {
             count = at;
-            RL_RETURN(rl_tensor_empty(2, (int64_t[]){2, count}, RL_I64, f.device, &t));
+            RL_RETURN(rl_tensor_empty(2, (int64_t[]){2, count}, RL_I64, (rl_device){RL_DEVICE_CPU, -1}, &t));
         }
     }
-    return rl_give(RL_OK, t, r);
+    rl_status st = rl_to(t, f.dtype, f.device, false, RL_FORMAT_CONTIGUOUS, &landed);
+    rl_tensor_release(t);
+    return rl_give(st, landed, r);
 }
 
 rl_status rl_op_tril_indices(rl_call *c, rl_result *r) { return tri_indices(c, r, false); }

@@ -137,6 +137,14 @@ static void back_diagonal(rl_deriv *d)
     }
 }
 
+static void back_diag_embed(rl_deriv *d)
+{
+    const rl_attrs *a = &d->node->attrs;
+    rl_tensor *t = NULL;
+    rl_status st = rl_diagonal(d->gout[0], a->i[0], a->i[1], a->i[2], &t);
+    d_set(d, 0, d_keep(d, st, t));
+}
+
 /* A flat tensor of n zeros with g added at the positions `index` gives (an element may be named many times). */
 static rl_tensor *scatter_flat(rl_deriv *d, int64_t n, rl_tensor *index, rl_tensor *g)
 {

@@ -8,10 +8,12 @@
     X(clone, "CloneBackward0", back_same)             \
     X(to_copy, "ToCopyBackward0", back_cast)          \
     X(copy_into, "CopyBackwards", back_copy_into)     \
-    X(fill, "FillBackward1", back_fill)               \
+    X(fill, "FillBackward2", back_nothing)            \
+    X(fill_tensor, "FillBackward3", back_fill)        \
     X(zero, "ZeroBackward0", back_nothing)            \
     X(alias, "AliasBackward0", back_same)             \
     X(view, "ViewBackward0", back_reshape)            \
+    X(unsafe_view, "UnsafeViewBackward0", back_reshape) \
     X(squeeze, "SqueezeBackward0", back_reshape)      \
     X(squeeze_dim, "SqueezeBackward1", back_reshape)  \
     X(squeeze_dims, "SqueezeBackward2", back_reshape) \
@@ -23,6 +25,8 @@
     X(select, "SelectBackward0", back_select)         \
     X(slice, "SliceBackward0", back_slice)            \
     X(diagonal, "DiagonalBackward0", back_diagonal)   \
+    X(diagonal_copy, "DiagonalBackward0_copy", back_diagonal) \
+    X(diag_embed, "DiagEmbedBackward0", back_diag_embed) \
     X(as_strided, "AsStridedBackward0", back_as_strided) \
     X(unfold, "UnfoldBackward0", back_unfold)         \
     X(unbind, "UnbindBackward0", back_unbind)         \

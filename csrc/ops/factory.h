@@ -17,8 +17,12 @@ typedef struct rl_factory {
 rl_status rl_device_resolve(rl_device d, rl_device *out);
 /* Options of a plain factory: `dtype` and the current default device where nothing is given. */
 rl_status rl_factory_options(rl_factory *f, const rl_call *c, int at, rl_dtype dtype);
+/* Contiguous, or channels-last where the call asked for it. */
+rl_status rl_factory_empty(const rl_factory *f, int ndim, const int64_t *shape, rl_tensor **out);
 /* Options of a like form: those of `like` where nothing is given; memory_format stands at `at` + 4. */
 rl_status rl_factory_like(rl_factory *f, const rl_call *c, int at, const rl_tensor *like);
+/* An error when a number does not fit dtype `d`, as PyTorch's checked conversion words it; bool takes anything, -1 wraps in uint8. */
+rl_status rl_scalar_fits(rl_scalar s, rl_dtype d);
 rl_status rl_factory_empty_like(const rl_factory *f, const rl_tensor *like, rl_tensor **out);
 
 #endif

@@ -1,8 +1,9 @@
-/* join: taking tensors apart and putting them together: split, unbind, cat, stack, repeat, flip, roll, triangles, diagonals.
+/* join: taking tensors apart and putting them together: split, unbind, cat, stack and their kin.
  *
  * Invariant: parts are views and are marked as outputs of one operator (their in-place rules differ); everything put together is fresh memory, written
  * part by part through rl_copy_raw. What is a combination of other operators here records nothing of its own.
  */
+#include "factory.h"
 #include "shape.h"
 
 #include <string.h>
@@ -16,35 +17,46 @@ static rl_status list_new(rl_result *r, int64_t n)
     return r->list ? RL_OK : RL_ERR_MEMORY;
 }
 
-/* Views of x along an axis: parts [starts[i], starts[i] + sizes[i]), or single elements without the axis when `drop`. */
+/* Part k of take_apart, as a view without history. */
+static rl_status part_view(rl_tensor *x, int axis, int64_t start, int64_t size, bool drop, rl_tensor **out)
+{
+    rl_geometry g;
+    rl_geometry_of(x, &g);
+    g.offset += start * x->strides[axis];
+    g.shape[axis] = size;
+    if (drop) {
+        memmove(g.shape + axis, g.shape + axis + 1, (size_t)(g.ndim - axis - 1) * sizeof *g.shape);
+        memmove(g.strides + axis, g.strides + axis + 1, (size_t)(g.ndim - axis - 1) * sizeof *g.strides);
+        g.ndim--;
+    }
+    return rl_view_new(x, g.ndim, g.shape, g.strides, g.offset, out);
+}
+
+/* Views of x along an axis: parts of the given sizes one after the other, or single elements without the axis when `drop`. Outputs of one node,
+ * unless there are more than a node can have: then each is a slice of its own. */
 static rl_status take_apart(rl_tensor *x, int axis, int64_t n, const int64_t *sizes, bool drop, const rl_node_class *cls, rl_result *r)
 {
     rl_status st;
     rl_node *node = NULL;
     int64_t start = 0;
-    if (n > INT16_MAX)
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "more than %d parts of one tensor: %lld", INT16_MAX, (long long)n);
+    bool one_node = cls != NULL && n <= INT16_MAX, grad = rl_grad_needed(&x, 1);
     rl_result made = {0};
     RL_RETURN(list_new(&made, n));
-    if (rl_grad_needed(&x, 1)) {
+    if (grad && one_node) {
         RL_TRY(rl_node_new(cls, &x, 1, (int)n, 0, &node));
         RL_TRY(rl_node_set_list(node, x->shape, x->ndim));
         node->attrs.i[0] = axis;
     }
     for (int64_t i = 0; i < n; i++) {
-        rl_geometry g;
-        rl_geometry_of(x, &g);
-        g.offset += start * x->strides[axis];
-        g.shape[axis] = sizes ? sizes[i] : 1;
-        start += g.shape[axis];
-        if (drop) {
-            memmove(g.shape + axis, g.shape + axis + 1, (size_t)(g.ndim - axis - 1) * sizeof *g.shape);
-            memmove(g.strides + axis, g.strides + axis + 1, (size_t)(g.ndim - axis - 1) * sizeof *g.strides);
-            g.ndim--;
-        }
-        RL_TRY(rl_view_new(x, g.ndim, g.shape, g.strides, g.offset, &made.list[i]));
+        int64_t size = sizes ? sizes[i] : 1;
+        if (one_node)
+            RL_TRY(part_view(x, axis, start, size, drop, &made.list[i]));
+        else
+            RL_TRY(drop ? rl_select(x, axis, start, &made.list[i]) : rl_narrow(x, axis, start, size, &made.list[i]));
         made.n++;
-        rl_view_mark(made.list[i], RL_VIEW_MULTI_OUTPUT);
+        start += size;
+        if (one_node)
+            rl_view_mark(made.list[i], RL_VIEW_MULTI_OUTPUT);
         if (node)
             RL_TRY(rl_node_attach(node, (int)i, made.list[i]));
     }
@@ -53,7 +65,9 @@ static rl_status take_apart(rl_tensor *x, int axis, int64_t n, const int64_t *si
     return RL_OK;
 fail:
     rl_node_release(node);
-    rl_result_clear(&made);
+    for (int i = 0; i < made.n; i++)
+        rl_tensor_release(made.list[i]);
+    rl_pool_free(made.list, (size_t)(n ? n : 1) * sizeof *made.list);
     return st;
 }
 
@@ -144,8 +158,10 @@ rl_status rl_op_tensor_split(rl_call *c, rl_result *r)
     rl_tensor *x = c->args[0].t;
     int axis;
     int64_t n = c->overload == 0 ? c->args[1].i : c->args[1].ints.n + 1;
-    RL_RETURN(split_axis(x, c->args[2].i, "tensor_split", &axis));
-    if (n <= 0 || n > INT16_MAX)
+    if (x->ndim == 0)
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
+    RL_RETURN(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
+    if (n <= 0 || n > INT32_MAX)
         return rl_fail(RL_ERR_RUNTIME, "number of sections must be larger than 0, got %lld", (long long)n);
     int64_t have = x->shape[axis], at = 0, *sizes = rl_pool_alloc((size_t)n * sizeof *sizes);
     if (sizes == NULL)
@@ -161,7 +177,7 @@ rl_status rl_op_tensor_split(rl_call *c, rl_result *r)
             at = end;
         }
     }
-    rl_status st = take_apart(x, axis, n, sizes, false, &rl_class_split_sizes, r);
+    rl_status st = take_apart(x, axis, n, sizes, false, NULL, r);
     rl_pool_free(sizes, (size_t)n * sizeof *sizes);
     return st;
 }
@@ -205,23 +221,35 @@ static rl_status cat_shape(rl_tensor *const *v, int n, int64_t dim, int *axis, i
     return RL_OK;
 }
 
-/* Writes t into out[start : start + its size] along axis. `t` may lack the axis (stack). */
-static rl_status put_part(rl_tensor *out, int axis, int64_t start, rl_tensor *t, bool lacks_axis)
+/* The bytes of t into out[…, start : start + size, …], both contiguous and of one dtype: rows of `run` elements, one for each index before the axis. */
+static rl_status put_rows(rl_tensor *out, int64_t row, int64_t start, rl_tensor *t, int64_t run)
+{
+    int64_t size = rl_tensor_itemsize(out);
+    if (t->numel == 0)
+        return RL_OK;
+    rl_copy_args a = {.ndim = run == t->numel ? 1 : 2, .dst_dtype = out->dtype, .src_dtype = out->dtype, .numel = t->numel, .shape = {run, t->numel / run},
+                      .dst = (char *)rl_tensor_data(out) + start * size, .src = rl_tensor_data(t), .dst_strides = {size, row * size},
+                      .src_strides = {size, run * size}};
+    return rl_launch(out, RL_K_COPY, &a);
+}
+
+/* Writes t into out[start : start + its size] along axis. `t` may lack the axis (stack). `inner` is the product of out's sizes after the axis. */
+static rl_status put_part(rl_tensor *out, int axis, int64_t inner, int64_t start, rl_tensor *t, bool lacks_axis)
 {
     rl_tensor *part, *source = t;
     rl_geometry g;
-    int64_t shape[RL_MAX_NDIM + 1];
+    if (rl_tensor_is_contiguous(out) && rl_tensor_is_contiguous(t) && out->dtype == t->dtype)
+        return put_rows(out, inner * out->shape[axis], start * inner, t, lacks_axis ? inner : inner * t->shape[axis]);
     rl_geometry_of(out, &g);
     g.shape[axis] = lacks_axis ? 1 : t->shape[axis];
     RL_RETURN(rl_tensor_on_storage(out->storage, out->version, g.ndim, g.shape, g.strides, g.offset + start * g.strides[axis], (rl_dtype)out->dtype, &part));
     rl_status st = RL_OK;
     if (lacks_axis) {
-        int64_t strides[RL_MAX_NDIM + 1];
         for (int i = 0; i <= t->ndim; i++) {
-            shape[i] = i == axis ? 1 : t->shape[i - (i > axis)];
-            strides[i] = i == axis ? 0 : t->strides[i - (i > axis)];
+            g.shape[i] = i == axis ? 1 : t->shape[i - (i > axis)];
+            g.strides[i] = i == axis ? 0 : t->strides[i - (i > axis)];
         }
-        st = rl_tensor_on_storage(t->storage, t->version, t->ndim + 1, shape, strides, t->offset, (rl_dtype)t->dtype, &source);
+        st = rl_tensor_on_storage(t->storage, t->version, t->ndim + 1, g.shape, g.strides, t->offset, (rl_dtype)t->dtype, &source);
     }
     if (st == RL_OK)
         st = rl_copy_raw(part, source);
@@ -229,6 +257,26 @@ static rl_status put_part(rl_tensor *out, int axis, int64_t start, rl_tensor *t,
         rl_tensor_release(source);
     rl_tensor_release(part);
     return st;
+}
+
+static int64_t product(const int64_t *v, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++)
+        n *= v[i];
+    return n;
+}
+
+/* Channels-last when every part is, else contiguous. */
+static rl_status cat_output(rl_tensor *const *v, int n, int ndim, const int64_t *shape, rl_dtype dtype, rl_tensor **out)
+{
+    rl_factory f = {dtype, rl_tensor_device(v[0]), RL_FORMAT_CONTIGUOUS};
+    bool channels_last = ndim == 4 || ndim == 5;
+    for (int k = 0; k < n && channels_last; k++)
+        channels_last = is_legacy_empty(v[k]) || (rl_tensor_is_channels_last(v[k]) && !rl_tensor_is_contiguous(v[k]));
+    if (channels_last)
+        f.format = ndim == 4 ? RL_FORMAT_CHANNELS_LAST : RL_FORMAT_CHANNELS_LAST_3D;
+    return rl_factory_empty(&f, ndim, shape, out);
 }
 
 static rl_status record_join(rl_tensor *const *v, int n, rl_tensor *out, int axis, const rl_node_class *cls)
@@ -259,14 +307,15 @@ rl_status rl_cat(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out)
     rl_dtype dtype;
     rl_tensor *t = NULL;
     if (n == 0)
-        return rl_fail(RL_ERR_VALUE, "expected a non-empty list of Tensors");
+        return rl_fail(RL_ERR_VALUE, "torch.cat(): expected a non-empty list of Tensors");
     RL_RETURN(rl_same_device(v, n, "cat"));
     RL_RETURN(cat_shape(v, n, dim, &axis, shape, &ndim, &dtype));
-    RL_TRY(rl_tensor_empty(ndim, shape, dtype, rl_tensor_device(v[0]), &t));
+    RL_TRY(cat_output(v, n, ndim, shape, dtype, &t));
+    int64_t inner = product(shape, axis + 1, ndim);
     for (int k = 0; k < n; k++) {
         if (is_legacy_empty(v[k]))
             continue;
-        RL_TRY(put_part(t, axis, at, v[k], false));
+        RL_TRY(put_part(t, axis, inner, at, v[k], false));
         at += v[k]->shape[axis];
     }
     RL_TRY(record_join(v, n, t, axis, &rl_class_cat));
@@ -298,8 +347,9 @@ static rl_status stack(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out)
     for (int i = 0; i <= v[0]->ndim; i++)
         shape[i] = i == axis ? n : v[0]->shape[i - (i > axis)];
     RL_TRY(rl_tensor_empty(v[0]->ndim + 1, shape, dtype, rl_tensor_device(v[0]), &t));
+    int64_t inner = product(shape, axis + 1, t->ndim);
     for (int k = 0; k < n; k++)
-        RL_TRY(put_part(t, axis, k, v[k], true));
+        RL_TRY(put_part(t, axis, inner, k, v[k], true));
     RL_TRY(record_join(v, n, t, axis, &rl_class_stack));
     *out = t;
     return RL_OK;
@@ -320,314 +370,55 @@ rl_status rl_op_stack(rl_call *c, rl_result *r)
     return rl_give(stack(c->args[0].tensors.v, c->args[0].tensors.n, c->args[1].i, &t), t, r);
 }
 
-/* ---- again and again ---- */
+/* ---- hstack, vstack, dstack, column_stack: cat of tensors that have been given enough axes ---- */
 
-/* repeat: out seen as [r0, s0, r1, s1, …] takes x expanded over the r's. */
-static rl_status repeat(rl_tensor *x, const int64_t *times, int n, rl_tensor **out)
+/* x with at least `n` axes: axes of size 1 are put where atleast_1d, atleast_2d and atleast_3d put them. */
+static rl_status at_least(rl_tensor *x, int n, rl_tensor **out)
 {
-    rl_status st;
-    int64_t shape[RL_MAX_NDIM], wide[2 * RL_MAX_NDIM], strides[2 * RL_MAX_NDIM];
-    rl_tensor *t = NULL, *to = NULL, *from = NULL;
-    rl_node *node;
-    if (n < x->ndim || 2 * n > RL_MAX_NDIM)
-        return rl_fail(RL_ERR_RUNTIME, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
-    for (int i = 0; i < n; i++) {
-        int d = i - (n - x->ndim);
-        int64_t size = d >= 0 ? x->shape[d] : 1;
-        if (times[i] < 0)
-            return rl_fail(RL_ERR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s", (long long)times[i], rl_shape_text(n, times));
-        if (__builtin_mul_overflow(size, times[i], &shape[i]))
-            return rl_fail(RL_ERR_RUNTIME, "repeat: the sizes %s times %s overflow", rl_shape_text(x->ndim, x->shape), rl_shape_text(n, times));
-        wide[2 * i] = times[i];
-        wide[2 * i + 1] = size;
-        strides[2 * i] = 0;
-        strides[2 * i + 1] = d >= 0 ? x->strides[d] : 0;
+    int64_t shape[3] = {1, 1, 1};
+    if (x->ndim >= n) {
+        *out = rl_tensor_retain(x);
+        return RL_OK;
     }
-    RL_TRY(rl_tensor_empty(n, shape, (rl_dtype)x->dtype, rl_tensor_device(x), &t));
-    if (t->numel > 0) {
-        RL_TRY(rl_tensor_on_storage(x->storage, x->version, 2 * n, wide, strides, x->offset, (rl_dtype)x->dtype, &from));
-        RL_TRY(rl_shape_contiguous_strides(2 * n, wide, strides));
-        RL_TRY(rl_tensor_on_storage(t->storage, t->version, 2 * n, wide, strides, 0, (rl_dtype)t->dtype, &to));
-        RL_TRY(rl_copy_raw(to, from));
-    }
-    RL_TRY(rl_record(&rl_class_repeat, &x, 1, &t, 1, 0, &node));
-    if (node) {
-        node->attrs.i[0] = x->ndim;
-        RL_TRY(rl_node_set_list(node, wide, 2 * n));
-    }
-    *out = rl_tensor_retain(t);
-fail:
-    rl_tensor_release(from);
-    rl_tensor_release(to);
-    rl_tensor_release(t);
-    return st;
+    if (x->ndim == 1)
+        shape[1] = x->shape[0]; /* a row */
+    for (int i = 0; i < 2 && x->ndim == 2; i++)
+        shape[i] = x->shape[i];
+    return rl_reshape(x, n, shape, out);
 }
 
-rl_status rl_op_repeat(rl_call *c, rl_result *r)
+/* What column_stack joins: columns. */
+static rl_status as_column(rl_tensor *x, rl_tensor **out)
 {
-    rl_tensor *t = NULL;
-    return rl_give(repeat(c->args[0].t, c->args[1].ints.v, c->args[1].ints.n, &t), t, r);
+    int64_t shape[2] = {x->numel, 1};
+    if (x->ndim <= 1)
+        return rl_reshape(x, 2, shape, out);
+    *out = rl_tensor_retain(x);
+    return RL_OK;
 }
 
-rl_status rl_op_tile(rl_call *c, rl_result *r)
-{
-    rl_tensor *x = c->args[0].t, *t = NULL;
-    const rl_arg *dims = &c->args[1];
-    int64_t times[RL_MAX_NDIM];
-    int n = dims->ints.n, pad = x->ndim > n ? x->ndim - n : 0;
-    if (n + pad > RL_MAX_NDIM)
-        return rl_fail(RL_ERR_RUNTIME, "tensors have at most %d dimensions, got %d", RL_MAX_NDIM, n + pad);
-    for (int i = 0; i < pad; i++)
-        times[i] = 1;
-    memcpy(times + pad, dims->ints.v, (size_t)n * sizeof *times);
-    return rl_give(repeat(x, times, n + pad, &t), t, r);
-}
-
-/* Row numbers 0 0 1 1 1 …: how often each element along the axis is taken. */
-static rl_status interleave_index(rl_tensor *x, int axis, rl_tensor *repeats, rl_tensor **out)
-{
-    rl_tensor *counts = NULL, *index = NULL;
-    rl_status st;
-    int64_t total = 0, n = x->shape[axis];
-    if (repeats->dtype != RL_I64 && repeats->dtype != RL_I32)
-        return rl_fail(RL_ERR_RUNTIME, "repeats has to be Long or Int tensor");
-    if (repeats->ndim > 1 || (repeats->numel != 1 && repeats->numel != n))
-        return rl_fail(RL_ERR_RUNTIME, "repeats must have the same size as input along dim, but got repeats.size(0) = %lld and input.size(%d) = %lld",
-                       (long long)repeats->numel, axis, (long long)n);
-    RL_TRY(rl_plain(repeats, RL_I64, &counts));
-    const int64_t *count = rl_tensor_data(counts);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = count[counts->numel == 1 ? 0 : i];
-        if (k < 0 || __builtin_add_overflow(total, k, &total))
-            RL_FAIL(RL_ERR_RUNTIME, "repeats can not be negative, got %lld", (long long)k);
-    }
-    RL_TRY(rl_tensor_empty(1, &total, RL_I64, rl_tensor_device(counts), &index));
-    int64_t *at = rl_tensor_data(index);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = count[counts->numel == 1 ? 0 : i]; k > 0; k--)
-            *at++ = i;
-    *out = rl_tensor_retain(index);
-fail:
-    rl_tensor_release(counts);
-    rl_tensor_release(index);
-    return st;
-}
-
-/* repeat_interleave(int repeats, dim), (Tensor repeats, dim) */
-rl_status rl_op_repeat_interleave(rl_call *c, rl_result *r)
-{
-    rl_status st;
-    rl_tensor *x = rl_tensor_retain(c->args[0].t), *index = NULL, *t = NULL, *repeats = NULL;
-    int axis = 0;
-    if (c->args[2].given)
-        RL_TRY(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
-    if (!c->args[2].given || x->ndim == 0) {
-        int64_t all = x->numel;
-        rl_tensor *flat;
-        RL_TRY(rl_reshape(x, 1, &all, &flat));
-        rl_tensor_release(x);
-        x = flat;
-    }
-    if (c->overload == 0)
-        RL_TRY(rl_tensor_from_scalar(rl_scalar_int(c->args[1].i), RL_I64, rl_tensor_device(x), &repeats));
-    else
-        repeats = rl_tensor_retain(c->args[1].t);
-    RL_TRY(interleave_index(x, axis, repeats, &index));
-    st = rl_index_select(x, axis, index, &t);
-fail:
-    rl_tensor_release(repeats);
-    rl_tensor_release(index);
-    rl_tensor_release(x);
-    return rl_give(st, t, r);
-}
-
-/* ---- turned round ---- */
-rl_status rl_flip(rl_tensor *x, const int64_t *dims, int n, rl_tensor **out)
-{
-    rl_status st;
-    uint64_t mask;
-    rl_tensor *t = NULL, *plain = NULL, *source = x;
-    rl_node *node;
-    RL_RETURN(rl_axes_normalize(dims, n, x->ndim, false, &mask));
-    RL_TRY(rl_tensor_empty_like(x, (rl_dtype)x->dtype, &t));
-    rl_copy_args a = {.dst_dtype = x->dtype, .src_dtype = x->dtype, .numel = x->numel, .ndim = x->ndim ? x->ndim : 1, .shape = {1}};
-    if (x->ndim > RL_ARG_DIMS)
-        RL_FAIL(RL_ERR_NOT_IMPLEMENTED, "flip: more than %d dimensions: %s", RL_ARG_DIMS, rl_shape_text(x->ndim, x->shape));
-    char *from = rl_tensor_data(source);
-    int size = rl_tensor_itemsize(x);
-    for (int i = 0; i < x->ndim; i++) { /* innermost first; flipped axes are read backwards */
-        int d = x->ndim - 1 - i;
-        bool turned = mask >> d & 1;
-        a.shape[i] = x->shape[d];
-        a.dst_strides[i] = t->strides[d] * size;
-        a.src_strides[i] = (turned ? -source->strides[d] : source->strides[d]) * size;
-        from += turned && x->numel ? (x->shape[d] - 1) * source->strides[d] * size : 0;
-    }
-    a.dst = rl_tensor_data(t);
-    a.src = from;
-    if (x->numel > 0)
-        RL_TRY(rl_launch(x, RL_K_COPY, &a));
-    RL_TRY(rl_record(&rl_class_flip, &x, 1, &t, 1, 0, &node));
-    if (node)
-        RL_TRY(rl_node_set_list(node, dims, n));
-    *out = rl_tensor_retain(t);
-fail:
-    rl_tensor_release(plain);
-    rl_tensor_release(t);
-    return st;
-}
-
-rl_status rl_op_flip(rl_call *c, rl_result *r)
-{
-    rl_tensor *t = NULL;
-    return rl_give(rl_flip(c->args[0].t, c->args[1].ints.v, c->args[1].ints.n, &t), t, r);
-}
-
-/* One axis turned by k: two copies. */
-static rl_status roll_axis(rl_tensor *x, int axis, int64_t k, rl_tensor **out)
-{
-    rl_status st;
-    int64_t n = x->shape[axis], shift = n ? (k % n + n) % n : 0;
-    rl_tensor *head = NULL, *tail = NULL;
-    RL_TRY(rl_slice(x, axis, n - shift, n, 1, &head));
-    RL_TRY(rl_slice(x, axis, 0, n - shift, 1, &tail));
-    rl_tensor *both[2] = {head, tail};
-    st = rl_cat(both, 2, axis, out);
-fail:
-    rl_tensor_release(head);
-    rl_tensor_release(tail);
-    return st;
-}
-
-rl_status rl_roll(rl_tensor *x, const int64_t *shifts, int n, const int64_t *dims, int ndims, rl_tensor **out)
+/* axes 1 to 3: the atleast form; 0: columns. */
+static rl_status joined(rl_call *c, rl_result *r, const char *name, int axes, int dim)
 {
     rl_status st = RL_OK;
-    rl_tensor *t = NULL, *next;
-    rl_node *node;
-    int64_t list[2 * RL_MAX_NDIM], flat = x->numel;
-    bool old = rl_grad_off();
+    rl_tensor *const *v = c->args[0].tensors.v, *t = NULL;
+    int n = c->args[0].tensors.n, done = 0;
     if (n == 0)
-        RL_FAIL(RL_ERR_RUNTIME, "`shifts` required");
-    if (n > RL_MAX_NDIM || (ndims == 0 ? n != 1 : n != ndims))
-        RL_FAIL(RL_ERR_RUNTIME, "shifts and dimensions must align. shifts: %d, dims:%d", n, ndims);
-    if (ndims == 0)
-        RL_TRY(rl_reshape(x, 1, &flat, &t));
-    else
-        t = rl_tensor_retain(x);
-    for (int i = 0; i < n && x->numel > 0 && x->ndim > 0; i++) {
-        int axis = 0;
-        if (ndims)
-            RL_TRY(rl_axis_normalize(dims[i], x->ndim, &axis));
-        RL_TRY(roll_axis(t, axis, shifts[i], &next));
-        rl_tensor_release(t);
-        t = next;
-    }
-    RL_TRY(rl_reshape(t, x->ndim, x->shape, &next));
-    rl_tensor_release(t);
-    t = next;
-    if (t->storage == x->storage) { /* nothing moved: still a fresh tensor */
-        RL_TRY(rl_clone(x, RL_FORMAT_CONTIGUOUS, &next));
-        rl_tensor_release(t);
-        t = next;
-    }
-    rl_grad_restore(old);
-    RL_TRY(rl_record(&rl_class_roll, &x, 1, &t, 1, 0, &node));
-    if (node) {
-        memcpy(list, shifts, (size_t)n * sizeof *list);
-        memcpy(list + n, dims, (size_t)ndims * sizeof *list);
-        node->attrs.i[0] = n;
-        RL_TRY(rl_node_set_list(node, list, n + ndims));
-    }
-    *out = t;
-    return RL_OK;
+        return rl_fail(RL_ERR_RUNTIME, "%s expects a non-empty TensorList", name);
+    rl_tensor **wide = rl_pool_alloc((size_t)n * sizeof *wide);
+    if (wide == NULL)
+        return RL_ERR_MEMORY;
+    for (; done < n; done++)
+        RL_TRY(axes ? at_least(v[done], axes, &wide[done]) : as_column(v[done], &wide[done]));
+    st = rl_cat(wide, n, axes == 1 && wide[0]->ndim == 1 ? 0 : dim, &t);
 fail:
-    rl_grad_restore(old);
-    rl_tensor_release(t);
-    return st;
-}
-
-rl_status rl_op_roll(rl_call *c, rl_result *r)
-{
-    rl_tensor *t = NULL;
-    const rl_arg *shifts = &c->args[1], *dims = &c->args[2];
-    return rl_give(rl_roll(c->args[0].t, shifts->ints.v, shifts->ints.n, dims->ints.v, dims->given ? dims->ints.n : 0, &t), t, r);
-}
-
-/* ---- triangles and diagonals ---- */
-rl_status rl_tri(rl_tensor *x, int64_t diagonal, bool upper, rl_tensor **out)
-{
-    rl_status st;
-    rl_tensor *t = NULL, *plain = NULL;
-    rl_node *node;
-    if (x->ndim < 2)
-        return rl_fail(RL_ERR_RUNTIME, "%s: input tensor must have at least 2 dimensions", upper ? "triu" : "tril");
-    RL_TRY(rl_plain(x, RL_DTYPE_NONE, &plain));
-    RL_TRY(rl_tensor_empty(x->ndim, x->shape, (rl_dtype)x->dtype, rl_tensor_device(x), &t));
-    rl_tri_args a = {.itemsize = (uint8_t)rl_tensor_itemsize(x), .upper = upper, .rows = x->shape[x->ndim - 2], .cols = x->shape[x->ndim - 1],
-                     .diagonal = diagonal, .dst = rl_tensor_data(t), .src = rl_tensor_data(plain)};
-    a.batch = x->numel ? x->numel / (a.rows * a.cols) : 0;
-    if (x->numel)
-        RL_TRY(rl_launch(x, RL_K_TRI, &a));
-    RL_TRY(rl_record(upper ? &rl_class_triu : &rl_class_tril, &x, 1, &t, 1, 0, &node));
-    if (node)
-        node->attrs.i[0] = diagonal;
-    *out = rl_tensor_retain(t);
-fail:
-    rl_tensor_release(plain);
-    rl_tensor_release(t);
-    return st;
-}
-
-rl_status rl_op_tril(rl_call *c, rl_result *r)
-{
-    rl_tensor *t = NULL;
-    return rl_give(rl_tri(c->args[0].t, c->args[1].i, false, &t), t, r);
-}
-
-rl_status rl_op_triu(rl_call *c, rl_result *r)
-{
-    rl_tensor *t = NULL;
-    return rl_give(rl_tri(c->args[0].t, c->args[1].i, true, &t), t, r);
-}
-
-/* zeros with x on a diagonal of its last two axes, moved to d1 and d2 */
-static rl_status diag_embed(rl_tensor *x, int64_t offset, int64_t d1, int64_t d2, rl_tensor **out)
-{
-    rl_status st;
-    int a, b, k = 0;
-    int64_t shape[RL_MAX_NDIM + 1], n = x->ndim ? x->shape[x->ndim - 1] : 1, size = n + (offset < 0 ? -offset : offset);
-    rl_tensor *t = NULL, *diagonal = NULL;
-    RL_RETURN(rl_axis_normalize(d1, x->ndim + 1, &a));
-    RL_RETURN(rl_axis_normalize(d2, x->ndim + 1, &b));
-    if (a == b)
-        return rl_fail(RL_ERR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld", (long long)d1, (long long)d2);
-    for (int i = 0; i <= x->ndim; i++)
-        shape[i] = i == a || i == b ? size : x->shape[k++];
-    RL_TRY(rl_zeros(x->ndim + 1, shape, (rl_dtype)x->dtype, rl_tensor_device(x), &t));
-    RL_TRY(rl_diagonal(t, offset, a, b, &diagonal));
-    RL_TRY(rl_copy_(diagonal, x));
-    *out = rl_tensor_retain(t);
-fail:
-    rl_tensor_release(diagonal);
-    rl_tensor_release(t);
-    return st;
-}
-
-rl_status rl_op_diag_embed(rl_call *c, rl_result *r)
-{
-    rl_tensor *t = NULL;
-    return rl_give(diag_embed(c->args[0].t, c->args[1].i, c->args[2].i, c->args[3].i, &t), t, r);
-}
-
-rl_status rl_op_diag(rl_call *c, rl_result *r)
-{
-    rl_tensor *x = c->args[0].t, *t = NULL, *view = NULL;
-    if (x->ndim == 1)
-        return rl_give(diag_embed(x, c->args[1].i, 0, 1, &t), t, r);
-    if (x->ndim != 2)
-        return rl_fail(RL_ERR_RUNTIME, "diag(): Supports 1D or 2D tensors. Got %dD", x->ndim);
-    RL_RETURN(rl_diagonal(x, c->args[1].i, 0, 1, &view));
-    rl_status st = rl_clone(view, RL_FORMAT_CONTIGUOUS, &t);
-    rl_tensor_release(view);
+    for (int k = 0; k < done; k++)
+        rl_tensor_release(wide[k]);
+    rl_pool_free(wide, (size_t)n * sizeof *wide);
     return rl_give(st, t, r);
 }
+
+rl_status rl_op_hstack(rl_call *c, rl_result *r) { return joined(c, r, "hstack", 1, 1); }
+rl_status rl_op_vstack(rl_call *c, rl_result *r) { return joined(c, r, "vstack", 2, 0); }
+rl_status rl_op_dstack(rl_call *c, rl_result *r) { return joined(c, r, "dstack", 3, 2); }
+rl_status rl_op_column_stack(rl_call *c, rl_result *r) { return joined(c, r, "column_stack", 0, 1); }

@@ -51,16 +51,16 @@ static rl_status infer_sizes(const rl_tensor *x, int ndim, const int64_t *shape,
                 return rl_fail(RL_ERR_RUNTIME, "only one dimension can be inferred");
             hole = i;
         } else if (shape[i] < 0)
-            return rl_fail(RL_ERR_RUNTIME, "invalid shape dimension %lld", (long long)shape[i]);
+            return rl_fail(RL_ERR_RUNTIME, "invalid shape dimension %lld at index %d of shape %s", (long long)shape[i], i, rl_shape_text(ndim, shape));
         else if (__builtin_mul_overflow(known, shape[i], &known))
             known = -1; /* more than any tensor has, unless a zero follows */
     }
     for (int i = 0; i < ndim; i++)
         known = shape[i] == 0 ? 0 : known;
-    if (hole >= 0 && known == 0)
+    if (hole >= 0 && known == 0 && x->numel == 0)
         return rl_fail(RL_ERR_RUNTIME, "cannot reshape tensor of %lld elements into shape %s because the unspecified dimension size -1 can be any "
                                        "value and is ambiguous", (long long)x->numel, rl_shape_text(ndim, shape));
-    if (hole >= 0 ? known < 0 || x->numel % known != 0 : known != x->numel)
+    if (hole >= 0 ? known <= 0 || x->numel % known != 0 : known != x->numel)
         return rl_fail(RL_ERR_RUNTIME, "shape '%s' is invalid for input of size %lld", rl_shape_text(ndim, shape), (long long)x->numel);
     if (hole >= 0)
         out[hole] = x->numel / known;
@@ -121,7 +121,7 @@ rl_status rl_reshape(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **o
     if (possible)
         return RL_OK;
     RL_RETURN(rl_clone(x, RL_FORMAT_CONTIGUOUS, &copy));
-    rl_status st = rl_view(copy, ndim, sizes, out);
+    rl_status st = view_as_sizes(copy, ndim, sizes, &rl_class_unsafe_view, &possible, out);
     rl_tensor_release(copy);
     return st;
 }
@@ -129,30 +129,32 @@ rl_status rl_reshape(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **o
 /* The same bytes as another dtype: the last axis shrinks or grows. */
 static rl_status view_as_dtype(rl_tensor *x, rl_dtype d, rl_tensor **out)
 {
-    int from = rl_tensor_itemsize(x), to = rl_dtype_size(d);
+    int from = rl_tensor_itemsize(x), to = rl_dtype_size(d), last = x->ndim - 1;
+    const char *of = rl_scalar_type_text((rl_dtype)x->dtype), *as = rl_scalar_type_text(d);
     rl_geometry g;
     rl_geometry_of(x, &g);
-    if (from != to) {
-        int last = x->ndim - 1;
-        if (x->ndim == 0)
-            return rl_fail(RL_ERR_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)", rl_dtype_name((rl_dtype)x->dtype),
-                           rl_dtype_name(d));
-        if (x->strides[last] != 1 && x->shape[last] > 1)
-            return rl_fail(RL_ERR_RUNTIME, "self.stride(-1) must be 1 to view %s as %s (different element sizes), but got %lld",
-                           rl_dtype_name((rl_dtype)x->dtype), rl_dtype_name(d), (long long)x->strides[last]);
-        if (x->shape[last] * from % to || x->offset * from % to)
-            return rl_fail(RL_ERR_RUNTIME, "self.size(-1) must be divisible by %d to view %s as %s (different element sizes), but got %lld", to / from,
-                           rl_dtype_name((rl_dtype)x->dtype), rl_dtype_name(d), (long long)x->shape[last]);
-        for (int i = 0; i < last; i++) {
-            if (x->strides[i] * from % to)
-                return rl_fail(RL_ERR_RUNTIME, "self.stride(%d) must be divisible by %d to view %s as %s (different element sizes), but got %lld", i,
-                               to / from, rl_dtype_name((rl_dtype)x->dtype), rl_dtype_name(d), (long long)x->strides[i]);
-            g.strides[i] = x->strides[i] * from / to;
-        }
-        g.shape[last] = x->shape[last] * from / to;
-        g.strides[last] = 1;
-        g.offset = x->offset * from / to;
+    if (from == to)
+        return rl_tensor_on_storage(x->storage, x->version, g.ndim, g.shape, g.strides, g.offset, d, out);
+    if (x->ndim == 0)
+        return rl_fail(RL_ERR_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)", of, as);
+    if (to > from && x->shape[last] * from % to)
+        return rl_fail(RL_ERR_RUNTIME, "self.size(-1) must be divisible by %d to view %s as %s (different element sizes), but got %lld", to / from, of, as,
+                       (long long)x->shape[last]);
+    if (x->strides[last] != 1)
+        return rl_fail(RL_ERR_RUNTIME, "self.stride(-1) must be 1 to view %s as %s (different element sizes), but got %lld", of, as,
+                       (long long)x->strides[last]);
+    if (x->offset * from % to)
+        return rl_fail(RL_ERR_RUNTIME, "self.storage_offset() must be divisible by %d to view %s as %s (different element sizes), but got %lld", to / from, of,
+                       as, (long long)x->offset);
+    for (int i = 0; i < last; i++) {
+        if (x->strides[i] * from % to)
+            return rl_fail(RL_ERR_RUNTIME, "self.stride(%d) must be divisible by %d to view %s as %s (different element sizes), but got %lld", i, to / from, of,
+                           as, (long long)x->strides[i]);
+        g.strides[i] = x->strides[i] * from / to;
     }
+    g.shape[last] = x->shape[last] * from / to;
+    g.strides[last] = 1;
+    g.offset = x->offset * from / to;
     return rl_tensor_on_storage(x->storage, x->version, g.ndim, g.shape, g.strides, g.offset, d, out);
 }
 
@@ -206,9 +208,13 @@ rl_status rl_op_flatten(rl_call *c, rl_result *r)
 
 rl_status rl_op_ravel(rl_call *c, rl_result *r)
 {
-    rl_tensor *t = NULL;
-    int64_t all = -1, n = c->args[0].t->numel;
-    return rl_give(rl_reshape(c->args[0].t, 1, n ? &all : &n, &t), t, r);
+    rl_tensor *plain = NULL, *t = NULL;
+    rl_status st;
+    RL_TRY(rl_contiguous(c->args[0].t, &plain));
+    st = rl_view(plain, 1, &plain->numel, &t);
+fail:
+    rl_tensor_release(plain);
+    return rl_give(st, t, r);
 }
 
 rl_status rl_op_unflatten(rl_call *c, rl_result *r)
@@ -224,6 +230,8 @@ rl_status rl_op_unflatten(rl_call *c, rl_result *r)
         shape[n++] = x->shape[i];
     for (int i = 0; i < sizes->ints.n; i++) {
         int64_t s = sizes->ints.v[i];
+        if (s == -1 && hole >= 0)
+            return rl_fail(RL_ERR_RUNTIME, "unflatten got an unexpected error:\nonly one dimension can be inferred");
         hole = s == -1 ? n : hole;
         if (s != -1 && __builtin_mul_overflow(known, s, &known))
             known = 0;
@@ -310,6 +318,16 @@ rl_status rl_op_adjoint(rl_call *c, rl_result *r)
     return rl_give(rl_transpose(c->args[0].t, -2, -1, &t), t, r);
 }
 
+static rl_status movedim_axes(const rl_arg *a, int ndim, const char *which, uint64_t *mask)
+{
+    int axis;
+    for (int i = 0; i < a->ints.n; i++)
+        RL_RETURN(rl_axis_normalize(a->ints.v[i], ndim, &axis));
+    if (rl_axes_normalize(a->ints.v, a->ints.n, ndim, false, mask) != RL_OK)
+        return rl_fail(RL_ERR_RUNTIME, "movedim: repeated dim in `%s` (%s)", which, rl_shape_text(a->ints.n, a->ints.v));
+    return RL_OK;
+}
+
 rl_status rl_op_movedim(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t, *t = NULL;
@@ -319,8 +337,8 @@ rl_status rl_op_movedim(rl_call *c, rl_result *r)
     if (from->ints.n != to->ints.n)
         return rl_fail(RL_ERR_RUNTIME, "movedim: Invalid source or destination dims: source (%s dims) should contain the same number of dims as destination (%s dims)",
                        rl_shape_text(from->ints.n, from->ints.v), rl_shape_text(to->ints.n, to->ints.v));
-    RL_RETURN(rl_axes_normalize(from->ints.v, from->ints.n, x->ndim, false, &sources));
-    RL_RETURN(rl_axes_normalize(to->ints.v, to->ints.n, x->ndim, false, &targets));
+    RL_RETURN(movedim_axes(from, x->ndim, "source", &sources));
+    RL_RETURN(movedim_axes(to, x->ndim, "destination", &targets));
     int next = 0;
     for (int i = 0; i < x->ndim; i++) {
         if (targets >> i & 1)
@@ -344,15 +362,15 @@ rl_status rl_expand(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **ou
     rl_geometry g;
     rl_geometry_begin(&g, ndim, x->offset);
     if (ndim < x->ndim || ndim > RL_MAX_NDIM)
-        return rl_fail(RL_ERR_RUNTIME, "expand(%s, size=%s): the number of sizes provided (%d) must be greater or equal to the number of dimensions in "
-                                       "the tensor (%d)", rl_shape_text(x->ndim, x->shape), rl_shape_text(ndim, shape), ndim, x->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "expand(torch.%s{%s}, size=%s): the number of sizes provided (%d) must be greater or equal to the number of "
+                                       "dimensions in the tensor (%d)", rl_dtype_table[x->dtype].tensor_type, rl_shape_text(x->ndim, x->shape),
+                       rl_shape_text(ndim, shape), ndim, x->ndim);
     for (int i = ndim - 1; i >= 0; i--) {
         int d = i - (ndim - x->ndim);
         int64_t size = d >= 0 ? x->shape[d] : 1, stride = d >= 0 ? x->strides[d] : i + 1 < ndim ? g.shape[i + 1] * g.strides[i + 1] : 1, want = shape[i];
         if (want == -1) {
             if (d < 0)
-                return rl_fail(RL_ERR_RUNTIME, "expand(%s, size=%s): the expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
-                                               "dimension %d", rl_shape_text(x->ndim, x->shape), rl_shape_text(ndim, shape), i);
+                return rl_fail(RL_ERR_RUNTIME, "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension %d", i);
             want = size;
         }
         if (want < 0 || (want != size && size != 1))
@@ -462,7 +480,7 @@ rl_status rl_slice(rl_tensor *x, int64_t dim, int64_t start, int64_t end, int64_
     int axis;
     rl_geometry g;
     if (x->ndim == 0)
-        return rl_fail(RL_ERR_RUNTIME, "slice() cannot be applied to a 0-dim tensor.");
+        return rl_fail(RL_ERR_INDEX, "slice() cannot be applied to a 0-dim tensor.");
     RL_RETURN(rl_axis_normalize(dim, x->ndim, &axis));
     if (step <= 0)
         return rl_fail(RL_ERR_RUNTIME, "slice step must be positive");
@@ -534,8 +552,7 @@ rl_status rl_op_as_strided(rl_call *c, rl_result *r)
     rl_tensor *x = c->args[0].t, *t = NULL;
     const rl_arg *size = &c->args[1], *stride = &c->args[2];
     if (size->ints.n != stride->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "mismatch in length of strides and shape: %d strides for shape %s", stride->ints.n,
-                       rl_shape_text(size->ints.n, size->ints.v));
+        return rl_fail(RL_ERR_RUNTIME, "mismatch in length of strides and shape");
     int64_t offset = c->args[3].given ? c->args[3].i : x->offset;
     return rl_give(rl_as_strided(x, size->ints.n, size->ints.v, stride->ints.v, offset, &t), t, r);
 }
@@ -576,7 +593,9 @@ rl_status rl_unfold(rl_tensor *x, int64_t dim, int64_t size, int64_t step, rl_te
     rl_geometry g;
     RL_RETURN(rl_axis_normalize(dim, x->ndim, &axis));
     int64_t have = x->ndim ? x->shape[axis] : 1, stride = x->ndim ? x->strides[axis] : 1;
-    if (size < 0 || size > have)
+    if (size < 0)
+        return rl_fail(RL_ERR_RUNTIME, "size is %lld but must be >= 0", (long long)size);
+    if (size > have)
         return rl_fail(RL_ERR_RUNTIME, "maximum size for tensor at dimension %d is %lld but size is %lld", axis, (long long)have, (long long)size);
     if (step <= 0)
         return rl_fail(RL_ERR_RUNTIME, "step is %lld but must be > 0", (long long)step);
@@ -615,7 +634,7 @@ rl_status rl_op_alias(rl_call *c, rl_result *r)
 }
 
 /* t_, transpose_, squeeze_, unsqueeze_: x takes the geometry and the history of its own view. */
-rl_status rl_view_become(rl_tensor *x, const char *name, rl_op_fn form, rl_call *c, rl_result *r)
+rl_status rl_view_become(rl_tensor *x, const char *name, const char *node_name, rl_op_fn form, rl_call *c, rl_result *r)
 {
     rl_status st;
     rl_result made = {0};
@@ -623,6 +642,8 @@ rl_status rl_view_become(rl_tensor *x, const char *name, rl_op_fn form, rl_call 
     RL_TRY(form(c, &made));
     rl_tensor *v = made.t[0];
     RL_TRY(rl_tensor_set_geometry(x, v->ndim, v->shape, v->strides, v->offset));
+    if (v->grad_fn)
+        v->grad_fn->name = node_name;
     RL_TRY(rl_inplace_rebase(x, v->grad_fn, v->output_nr));
     r->t[r->n++] = rl_tensor_retain(x);
 fail:
@@ -630,9 +651,9 @@ fail:
     return st;
 }
 
-#define IN_PLACE(name) \
-    rl_status rl_op_##name##_(rl_call *c, rl_result *r) { return rl_view_become(c->args[0].t, #name "_", rl_op_##name, c, r); }
-IN_PLACE(t)
-IN_PLACE(transpose)
-IN_PLACE(squeeze)
-IN_PLACE(unsqueeze)
+#define IN_PLACE(name, node_name) \
+    rl_status rl_op_##name##_(rl_call *c, rl_result *r) { return rl_view_become(c->args[0].t, #name, node_name, rl_op_##name, c, r); }
+IN_PLACE(t, "TBackward1")
+IN_PLACE(transpose, "TransposeBackward1")
+IN_PLACE(squeeze, "SqueezeBackward3")
+IN_PLACE(unsqueeze, "UnsqueezeBackward1")

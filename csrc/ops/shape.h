@@ -29,6 +29,6 @@ rl_status rl_unfold(rl_tensor *x, int64_t dim, int64_t size, int64_t step, rl_te
 rl_status rl_roll(rl_tensor *x, const int64_t *shifts, int n, const int64_t *dims, int ndims, rl_tensor **out);
 rl_status rl_tri(rl_tensor *x, int64_t diagonal, bool upper, rl_tensor **out);
 /* Runs a view operator's `form` and gives x the result's geometry and history: the in-place forms of views. */
-rl_status rl_view_become(rl_tensor *x, const char *name, rl_op_fn form, rl_call *c, rl_result *r);
+rl_status rl_view_become(rl_tensor *x, const char *name, const char *node_name, rl_op_fn form, rl_call *c, rl_result *r);
 
 #endif
