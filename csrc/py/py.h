@@ -35,11 +35,6 @@ typedef struct rl_py_generator_object {
     rl_generator *generator; /* strong */
 } rl_py_generator_object;
 
-typedef struct rl_py_generator_object {
-    PyObject_HEAD
-    rl_generator *generator; /* strong */
-} rl_py_generator_object;
-
 typedef struct rl_py_state {
     PyObject *module;
     /* types */
