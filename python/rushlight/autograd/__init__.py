@@ -6,6 +6,7 @@ from typing import Any
 from .. import _C
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
+from .gradcheck import gradcheck, gradgradcheck
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
 from .variable import Variable
 
@@ -16,16 +17,12 @@ is_grad_enabled = _C.is_grad_enabled
 __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
            "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
 
-_LAZY = {"functional", "gradcheck", "graph", "profiler"}
+_LAZY = {"functional", "graph", "profiler"}
 
 
 def __getattr__(name: str) -> Any:
-    """Submodules that few scripts use are imported when first named; gradcheck names the function."""
-    import importlib
-    if name in ("gradcheck", "gradgradcheck"):
-        module = importlib.import_module(".gradcheck", __name__)
-        globals()["gradcheck"], globals()["gradgradcheck"] = module.gradcheck, module.gradgradcheck
-        return globals()[name]
+    """Submodules that few scripts use are imported when first named."""
     if name in _LAZY:
+        import importlib
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
