@@ -9,7 +9,7 @@
 
 static _Thread_local char message[MESSAGE_BYTES];
 
-rl_status rl_fail(rl_status code, const char *format, ...)
+void rl_fail_message(const char *format, ...)
 {
     /* arguments may point into the old message: format beside it, then move */
     char fresh[MESSAGE_BYTES];
@@ -18,7 +18,6 @@ rl_status rl_fail(rl_status code, const char *format, ...)
     vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
     memcpy(message, fresh, sizeof message);
-    return code;
 }
 
 rl_status rl_fail_prefix(rl_status code, const char *format, ...)

@@ -23,11 +23,18 @@ typedef enum rl_status {
     RL_ERR_PYTHON,
 } rl_status;
 
-/* Sets the message (printf form, cut at 2,000 bytes) and returns `code`. */
-rl_status rl_fail(rl_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+/* Sets the message (printf form, cut at 2,000 bytes) and gives `code`. A macro, so that the compiler sees which code comes back: that a failure
+ * is not RL_OK is what tells it which variables are set afterwards. */
+#define rl_fail(code, ...)                    \
+    __extension__({                           \
+        rl_status rl_code_ = (code);          \
+        rl_fail_message(__VA_ARGS__);         \
+        rl_code_;                             \
+    })
+void rl_fail_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Puts `format` before the message that stands, as "Prefix: message". Returns `code`. */
-rl_status rl_fail_prefix(rl_status code, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+rl_status rl_fail_prefix(rl_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The message of the last failure on this thread; never NULL. */
 const char *rl_last_message(void);

@@ -324,7 +324,7 @@ fail:
 rl_status rl_op_fill_(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t;
-    rl_status st = fill_recorded(x, c->args[1].t, &c->args[1].s, "fill_", c->args[1].t ? &rl_class_fill_tensor : &rl_class_fill);
+    rl_status st = fill_recorded(x, c->args[1].t, &c->args[1].s, "fill", c->args[1].t ? &rl_class_fill_tensor : &rl_class_fill);
     return rl_give(st, rl_tensor_retain(x), r);
 }
 
@@ -332,7 +332,7 @@ rl_status rl_op_zero_(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t;
     rl_scalar zero = rl_scalar_int(0);
-    return rl_give(fill_recorded(x, NULL, &zero, "zero_", &rl_class_zero), rl_tensor_retain(x), r);
+    return rl_give(fill_recorded(x, NULL, &zero, "zero", &rl_class_zero), rl_tensor_retain(x), r);
 }
 
 rl_status rl_item(rl_tensor *x, rl_scalar *out)
