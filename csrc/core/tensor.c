@@ -97,7 +97,7 @@ static rl_status check_span(const rl_storage *s, int ndim, const int64_t *shape,
                             int64_t *numel)
 {
     int64_t reach;
-    size_t bytes;
+    size_t bytes = 0;
     RL_RETURN(rl_shape_numel(ndim, shape, numel));
     RL_RETURN(reach_of(ndim, shape, strides, *numel, offset, &reach));
     RL_RETURN(bytes_of(reach, dtype, ndim, shape, &bytes));
@@ -163,7 +163,7 @@ static rl_status set_contiguous(rl_tensor *t, int ndim, const int64_t *shape)
 rl_status rl_tensor_empty(int ndim, const int64_t *shape, rl_dtype dtype, rl_device device, rl_tensor **out)
 {
     rl_status st;
-    size_t bytes;
+    size_t bytes = 0;
     rl_tensor *t = tensor_new();
     if (RL_UNLIKELY(t == NULL))
         return RL_ERR_MEMORY;
@@ -191,7 +191,7 @@ fail:
 rl_status rl_tensor_empty_strided(int ndim, const int64_t *shape, const int64_t *strides, rl_dtype dtype, rl_device device, rl_tensor **out)
 {
     int64_t numel, reach;
-    size_t bytes;
+    size_t bytes = 0;
     rl_storage *storage;
     if (ndim > RL_MAX_NDIM)
         return rl_fail(RL_ERR_RUNTIME, "tensors have at most %d dimensions, got %d", RL_MAX_NDIM, ndim);

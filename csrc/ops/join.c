@@ -303,7 +303,7 @@ rl_status rl_cat(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out)
 {
     rl_status st;
     int64_t shape[RL_MAX_NDIM], at = 0;
-    int axis, ndim;
+    int axis, ndim = 0;
     rl_dtype dtype;
     rl_tensor *t = NULL;
     if (n == 0)
