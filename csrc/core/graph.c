@@ -14,7 +14,7 @@
 rl_graph_ops rl_graph_op;
 rl_graph_py rl_graph_python;
 
-static atomic_ullong sequence;
+static uint64_t sequence; /* under the interpreter's lock, as counts */
 
 bool rl_grad_needed(rl_tensor *const *inputs, int n)
 {
@@ -61,7 +61,7 @@ rl_status rl_node_new(const rl_node_class *cls, rl_tensor *const *inputs, int ni
     n->cls = cls;
     n->name = cls->name;
     n->row = -1;
-    n->sequence = atomic_fetch_add_explicit(&sequence, 1, memory_order_relaxed);
+    n->sequence = ++sequence;
     for (int i = 0; i < ninputs; i++)
         if (inputs[i] && rl_tensor_requires_grad(inputs[i]))
             RL_TRY(rl_gradient_edge(inputs[i], &n->edges[i]));
@@ -76,37 +76,12 @@ fail:
 
 /* ---- the AccumulateGrad of a leaf ---- */
 static const rl_node_class accumulate_class = {.name = "AccumulateGrad"};
-static atomic_flag accumulate_lock = ATOMIC_FLAG_INIT; /* guards every meta->accumulate: held for a few instructions */
-
-static void lock_accumulate(void)
-{
-    while (atomic_flag_test_and_set_explicit(&accumulate_lock, memory_order_acquire))
-        ;
-}
-
-static void unlock_accumulate(void)
-{
-    atomic_flag_clear_explicit(&accumulate_lock, memory_order_release);
-}
-
-/* A reference to a node that may be dying: only when its count has not reached zero. */
-static bool try_retain(rl_node *n)
-{
-    long long refs = atomic_load_explicit(&n->refs, memory_order_relaxed);
-    while (refs > 0)
-        if (atomic_compare_exchange_weak_explicit(&n->refs, &refs, refs + 1, memory_order_acquire, memory_order_relaxed))
-            return true;
-    return false;
-}
-
 static rl_status accumulate_node(rl_tensor *leaf, rl_node **out)
 {
     rl_meta *m = rl_tensor_meta(leaf);
     if (RL_UNLIKELY(m == NULL))
         return RL_ERR_MEMORY;
-    lock_accumulate();
-    rl_node *n = m->accumulate && try_retain(m->accumulate) ? m->accumulate : NULL;
-    unlock_accumulate();
+    rl_node *n = rl_node_retain(m->accumulate);
     if (n == NULL) {
         if ((n = node_alloc(0, 1, 0)) == NULL)
             return RL_ERR_MEMORY;
@@ -115,9 +90,7 @@ static rl_status accumulate_node(rl_tensor *leaf, rl_node **out)
         n->sequence = UINT64_MAX;
         n->flags = RL_NF_ACCUMULATE;
         n->leaf = rl_tensor_retain(leaf);
-        lock_accumulate();
         m->accumulate = n;
-        unlock_accumulate();
     }
     *out = n;
     return RL_OK;
@@ -289,10 +262,6 @@ static void node_destroy(rl_node *n)
     if (n->leaf) {
         rl_tensor *leaf = n->leaf;
         n->leaf = NULL;
-        lock_accumulate();
-        if (leaf->meta && leaf->meta->accumulate == n)
-            leaf->meta->accumulate = NULL;
-        unlock_accumulate();
         rl_tensor_release(leaf);
     }
     rl_node_drop_saved(n);
@@ -315,6 +284,8 @@ static void node_destroy(rl_node *n)
 
 void rl_node_free(rl_node *n)
 {
+    if (n->leaf && n->leaf->meta && n->leaf->meta->accumulate == n)
+        n->leaf->meta->accumulate = NULL; /* from here on nobody may find it */
     atomic_store_explicit(&n->refs, (long long)(intptr_t)waiting, memory_order_relaxed);
     waiting = n;
     if (freeing)

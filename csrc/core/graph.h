@@ -106,12 +106,12 @@ void rl_node_free(rl_node *n);
 static inline rl_node *rl_node_retain(rl_node *n)
 {
     if (n)
-        atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
+        rl_count_up(&n->refs);
     return n;
 }
 static inline void rl_node_release(rl_node *n)
 {
-    if (n && atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) == 1)
+    if (n && rl_count_down(&n->refs))
         rl_node_free(n);
 }
 void rl_node_drop_saved(rl_node *n);

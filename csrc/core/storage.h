@@ -7,6 +7,7 @@
 #ifndef RL_STORAGE_H
 #define RL_STORAGE_H
 #include "backend.h"
+#include "count.h"
 
 #include <stdatomic.h>
 
@@ -34,12 +35,12 @@ void rl_storage_free(rl_storage *s); /* the last release's work */
 
 static inline rl_storage *rl_storage_retain(rl_storage *s)
 {
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    rl_count_up(&s->refs);
     return s;
 }
 static inline void rl_storage_release(rl_storage *s)
 {
-    if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1)
+    if (s && rl_count_down(&s->refs))
         rl_storage_free(s);
 }
 
@@ -53,12 +54,12 @@ void rl_version_free(rl_version *v);
 static inline rl_version *rl_version_retain(rl_version *v)
 {
     if (v)
-        atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+        rl_count_up(&v->refs);
     return v;
 }
 static inline void rl_version_release(rl_version *v)
 {
-    if (v && atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) == 1)
+    if (v && rl_count_down(&v->refs))
         rl_version_free(v);
 }
 

@@ -1,7 +1,7 @@
 /* tensor: shape, strides, offset, storage, and the autograd fields.
  *
  * A tensor is a strided view of a storage; the elements it reaches lie inside it (checked when it is made). Reference
- * counts are atomic. `py` is the back pointer to its Python wrapper: the core never calls Python, it calls rl_py_hooks.
+ * counts follow count.h. `py` is the back pointer to its Python wrapper: the core never calls Python, it calls rl_py_hooks.
  * Who holds whom: the wrapper holds the tensor; when the wrapper dies while C still holds the tensor and it carries
  * state (dict, subclass, weak reference, hook), the tensor takes the wrapper over (RL_TF_OWNS_PY) until it is exposed
  * again. Geometry of a shared tensor changes only through rl_tensor_set_geometry (resize_, t_, set_data).
@@ -83,12 +83,12 @@ void rl_tensor_free(rl_tensor *t);
 static inline rl_tensor *rl_tensor_retain(rl_tensor *t)
 {
     if (t)
-        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+        rl_count_up(&t->refs);
     return t;
 }
 static inline void rl_tensor_release(rl_tensor *t)
 {
-    if (t && atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) == 1)
+    if (t && rl_count_down(&t->refs))
         rl_tensor_free(t);
 }
 /* Releases *slot and puts NULL there. */
@@ -127,7 +127,7 @@ static inline uint32_t rl_tensor_version(const rl_tensor *t)
 static inline void rl_tensor_bump(rl_tensor *t)
 {
     if (t->version)
-        atomic_fetch_add_explicit(&t->version->value, 1, memory_order_relaxed);
+        atomic_store_explicit(&t->version->value, rl_tensor_version(t) + 1, memory_order_relaxed); /* under the interpreter's lock, as counts */
 }
 
 /* ---- changing ---- */
