@@ -152,6 +152,9 @@ typedef struct rl_py_hooks {
      * queued to be released later; rl_tensor_free then returns at once. False: the wrapper is gone, t->py is NULL: free t. */
     bool (*drop)(rl_tensor *t);
     bool (*check_interrupt)(void);    /* true: Ctrl-C is pending (RL_ERR_INTERRUPT) */
+    /* Around a long kernel, and nowhere else, since counts change under the interpreter's lock: lets it go; takes it again. */
+    void *(*leave)(void);
+    void (*enter)(void *left);
 } rl_py_hooks;
 extern rl_py_hooks rl_py;
 

@@ -7,12 +7,28 @@ static const char *const kernel_names[] = {
 #undef X
 };
 
+/* Long enough (50 us and more) that other Python threads should run meanwhile; a hand-over to a busy thread costs up to 5 ms, so no earlier. */
+static bool is_long(const rl_tensor *on, rl_kernel k, const void *args)
+{
+    if (k == RL_K_GEMM) {
+        const rl_gemm_args *g = args;
+        return (double)g->m * (double)g->n * (double)g->k * (double)g->batch > 4e6;
+    }
+    return on->numel > 1 << 17;
+}
+
 rl_status rl_launch(const rl_tensor *on, rl_kernel k, const void *args)
 {
     const rl_backend *be = on->storage->backend;
     if (RL_UNLIKELY(!be->kernels[k]))
         return rl_fail(RL_ERR_NOT_IMPLEMENTED, "the %s backend has no %s kernel", be->name, kernel_names[k]);
-    return be->kernels[k](args, be->stream_current(rl_tensor_device(on).index));
+    rl_stream stream = be->type == RL_DEVICE_CPU ? NULL : be->stream_current(rl_tensor_device(on).index);
+    if (RL_LIKELY(!is_long(on, k, args) || rl_py.leave == NULL))
+        return be->kernels[k](args, stream);
+    void *left = rl_py.leave();
+    rl_status st = be->kernels[k](args, stream);
+    rl_py.enter(left);
+    return st;
 }
 
 rl_status rl_record(const rl_node_class *cls, rl_tensor *const *in, int nin, rl_tensor *const *outs, int nout, int nsaved, rl_node **node)

@@ -1,30 +1,12 @@
 /* autograd.c: backward, grad and the modes.
  *
- * A backward is one call into the engine. The GIL is let go around it only when the last one on this thread took long: a hand-over to
- * another busy thread costs up to 5 ms, more than most backwards. Callbacks take the GIL themselves, so both ways are the same to them.
+ * A backward is one call into the engine. It holds the GIL, under which counts change; long kernels let it go themselves (ops/common.c).
  */
 #include "autograd.h"
 
-#include <time.h>
-
-#define RELEASE_ABOVE_NS 50000
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static bool engine(const rl_backward_args *a)
 {
-    static _Thread_local int64_t last;
-    int64_t start = now_ns();
-    PyThreadState *released = last > RELEASE_ABOVE_NS ? PyEval_SaveThread() : NULL;
     rl_status st = rl_engine_run(a);
-    if (released)
-        PyEval_RestoreThread(released);
-    last = now_ns() - start;
     if (RL_UNLIKELY(st != RL_OK))
         rl_py_raise(st);
     return st == RL_OK;

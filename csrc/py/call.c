@@ -23,7 +23,6 @@ typedef struct op_object {
 } op_object;
 
 static PyObject *functions[RL_OP_COUNT], *methods[RL_OP_COUNT], *inplace_methods[RL_OP_COUNT];
-#define LARGE (INT64_C(1) << 18) /* elements: about 50 us of the cheapest work */
 
 const rl_op *rl_py_find_op(const char *name)
 {
@@ -65,7 +64,7 @@ static inline bool direct_operand(PyObject *o, bool number, rl_operand *out)
 {
     if (RL_LIKELY(rl_py_is_tensor_exact(o))) {
         out->t = rl_py_unwrap(o);
-        return out->t->numel < LARGE;
+        return true;
     }
     return number && direct_number(o, out);
 }
@@ -93,24 +92,6 @@ static inline PyObject *direct_call(const op_object *f, PyObject *const *args, P
 
 /* ---- the general way ---- */
 
-static bool is_large(const rl_call *c)
-{
-    for (int k = 0; k < c->nargs; k++)
-        if (c->args[k].given && c->args[k].t && c->args[k].t->numel >= LARGE)
-            return true;
-    return false;
-}
-
-static rl_status invoke(rl_call *c, rl_result *r)
-{
-    if (RL_LIKELY(!is_large(c)))
-        return rl_op_invoke(c, r);
-    PyThreadState *thread = PyEval_SaveThread();
-    rl_status st = rl_op_invoke(c, r);
-    PyEval_RestoreThread(thread);
-    return st;
-}
-
 static rl_status want_grad(rl_result *r)
 {
     for (int k = 0; k < r->n && !r->is_list; k++)
@@ -129,7 +110,7 @@ static PyObject *general_call(op_object *f, PyObject *self, PyObject *const *arg
     if (!rl_bind(f->overloads, f->row, self, args, nargs, kwnames, &frame, &call))
         return NULL;
     call.inplace = f->inplace;
-    rl_status st = invoke(&call, &result);
+    rl_status st = rl_op_invoke(&call, &result);
     if (st == RL_OK && frame.requires_grad)
         st = want_grad(&result);
     rl_frame_release(&frame);

@@ -56,6 +56,9 @@ static bool check_interrupt(void)
     return pending;
 }
 
+static void *leave(void) { return PyEval_SaveThread(); }
+static void enter(void *left) { PyEval_RestoreThread(left); }
+
 /* ---- functions of the module ---- */
 
 static PyObject *set_print_as_torch(PyObject *m, PyObject *on)
@@ -117,6 +120,8 @@ static int init_state(PyObject *m)
     if (!state.OutOfMemoryError || PyModule_AddObjectRef(m, "OutOfMemoryError", state.OutOfMemoryError) < 0)
         return -1;
     rl_py.check_interrupt = check_interrupt;
+    rl_py.leave = leave;
+    rl_py.enter = enter;
     return 0;
 }
 
