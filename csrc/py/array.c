@@ -27,7 +27,8 @@ static bool unsupported(PyObject *o)
         PyErr_Format(PyExc_TypeError, "can't convert %s to a tensor: its element type is unknown", Py_TYPE(o)->tp_name);
     } else {
         PyErr_Format(PyExc_TypeError,
-                     "can't convert np.ndarray of type %s. The only supported types are: float64, float32, float16, int64, int32, int16, int8, "
+                     "can't convert np.ndarray of type %s. The only supported types are: float64, float32, float16, int64, int32, int16, "
+                     "int8, "
                      "uint8, and bool.",
                      PyType_Check(type) ? ((PyTypeObject *)type)->tp_name : "unknown");
     }
@@ -39,8 +40,11 @@ static bool unsupported(PyObject *o)
 /* One letter of the struct module in native order. */
 static bool format_dtype(const char *format, Py_ssize_t itemsize, rl_dtype *out)
 {
-    static const struct { char letter; rl_dtype dtype; } letters[] = {{'?', RL_BOOL}, {'B', RL_U8}, {'b', RL_I8}, {'h', RL_I16}, {'i', RL_I32},
-                                                                      {'l', RL_I64}, {'q', RL_I64}, {'e', RL_F16}, {'f', RL_F32}, {'d', RL_F64}};
+    static const struct {
+        char letter;
+        rl_dtype dtype;
+    } letters[] = {{'?', RL_BOOL}, {'B', RL_U8}, {'b', RL_I8}, {'h', RL_I16}, {'i', RL_I32},
+                   {'l', RL_I64},  {'q', RL_I64}, {'e', RL_F16}, {'f', RL_F32}, {'d', RL_F64}};
     if (!format)
         format = "B";
     if (*format == '@' || *format == '=' || *format == '<')
@@ -125,8 +129,10 @@ static bool geometry(const Py_buffer *v, int64_t *shape, int64_t *strides, size_
             return false;
         }
         if (v->strides[d] < 0) {
-            PyErr_SetString(PyExc_ValueError, "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-                                              "currently supported. (You can probably work around this by making a copy of your array  with "
+            PyErr_SetString(PyExc_ValueError, "At least one stride in the given numpy array is negative, and tensors with negative "
+                                              "strides are not "
+                                              "currently supported. (You can probably work around this by making a copy of your array  "
+                                              "with "
                                               "array.copy().) ");
             return false;
         }
@@ -139,8 +145,8 @@ static bool geometry(const Py_buffer *v, int64_t *shape, int64_t *strides, size_
     return true;
 }
 
-static rl_tensor *over(void *data, size_t bytes, bool read_only, void (*release)(void *, void *), void *owner, int ndim, const int64_t *shape,
-                       const int64_t *strides, rl_dtype dtype)
+static rl_tensor *over(void *data, size_t bytes, bool read_only, void (*release)(void *, void *), void *owner, int ndim,
+                       const int64_t *shape, const int64_t *strides, rl_dtype dtype)
 {
     rl_storage *s = NULL;
     rl_tensor *t = NULL;
@@ -160,7 +166,8 @@ static rl_tensor *over(void *data, size_t bytes, bool read_only, void (*release)
 static int warn_read_only(void)
 {
     return PyErr_WarnEx(PyExc_UserWarning,
-                        "The given NumPy array is not writable, so the tensor that shares its memory is not either: writing to it raises an error. "
+                        "The given NumPy array is not writable, so the tensor that shares its memory is not either: writing to it raises "
+                        "an error. "
                         "You may want to copy the array to protect its data or make it writable before converting it to a tensor.",
                         1);
 }
@@ -255,7 +262,8 @@ static bool buffer_range(int64_t length, int64_t size, int64_t count, int64_t of
     }
     if (count > (length - offset) / size) {
         PyErr_Format(PyExc_ValueError,
-                     "requested buffer length (%lld * %lld bytes) after offset (%lld bytes) must not be greater than actual buffer length (%lld bytes)",
+                     "requested buffer length (%lld * %lld bytes) after offset (%lld bytes) must not be greater than actual buffer "
+                     "length (%lld bytes)",
                      (long long)count, (long long)size, (long long)offset, (long long)length);
         return false;
     }
@@ -301,13 +309,16 @@ static PyObject *frombuffer(PyObject *m, PyObject *const *args, Py_ssize_t nargs
     if ((a[2] && !rl_py_to_int64(a[2], &count)) || (a[3] && !rl_py_to_int64(a[3], &offset)))
         return NULL;
     if (o.requires_grad && !rl_dtype_is_float(o.dtype))
-        return PyErr_Format(PyExc_RuntimeError, "Can only request gradients for tensors of floating point dtype, got %s", rl_dtype_name(o.dtype));
+        return PyErr_Format(PyExc_RuntimeError, "Can only request gradients for tensors of floating point dtype, got "
+                                                "%s", rl_dtype_name(o.dtype));
     rl_tensor *t = rl_py_buffer_tensor(a[0], o.dtype, count, offset);
     if (!t)
         return NULL;
     if (t->storage->read_only &&
-        PyErr_WarnEx(PyExc_UserWarning, "The given buffer is not writable, so the tensor that shares its memory is not either: writing to it raises an "
-                                        "error. You may want to copy the buffer to protect its data or make it writable before converting it to a tensor.", 1) < 0) {
+        PyErr_WarnEx(PyExc_UserWarning, "The given buffer is not writable, so the tensor that shares its memory is not either: writing "
+                                        "to it raises an "
+                                        "error. You may want to copy the buffer to protect its data or make it writable before "
+                                        "converting it to a tensor.", 1) < 0) {
         rl_tensor_release(t);
         return NULL;
     }

@@ -71,7 +71,8 @@ static bool grads_fit(const rl_tensors *roots, const rl_tensors *grads)
                 return false;
             }
         } else if (!rl_tensor_same_shape(g, t)) {
-            PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[%d] has a shape of %s.Size(%s) and output[%d] has a shape of %s.Size(%s).", k,
+            PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[%d] has a shape of %s.Size(%s) and output[%d] has a shape "
+                                             "of %s.Size(%s).", k,
                          rl_py_prefix(), rl_shape_text(g->ndim, g->shape), k, rl_py_prefix(), rl_shape_text(t->ndim, t->shape));
             return false;
         }
@@ -222,7 +223,8 @@ static bool grad_flags(PyObject *const *a, rl_backward_args *b, bool *materializ
     if (!flag(a[3], &b->retain_graph) || !flag(a[8], materialize) || !flag(a[6], &b->allow_unused))
         return false;
     if (*materialize && a[6] && a[6] != Py_None && !b->allow_unused) {
-        PyErr_SetString(PyExc_ValueError, "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.");
+        PyErr_SetString(PyExc_ValueError, "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+                                          "allow_unused=False.");
         return false;
     }
     b->allow_unused = b->allow_unused || *materialize;

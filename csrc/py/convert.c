@@ -80,7 +80,8 @@ bool rl_py_options_read(const char *fn, rl_py_options *o, PyObject *dtype, PyObj
         if (!rl_py_to_device(device, &o->device))
             return false;
     }
-    return rl_py_to_bool(fn, "requires_grad", requires_grad, &o->requires_grad) && rl_py_to_bool(fn, "pin_memory", pin_memory, &o->pin_memory);
+    return rl_py_to_bool(fn, "requires_grad", requires_grad, &o->requires_grad) &&
+           rl_py_to_bool(fn, "pin_memory", pin_memory, &o->pin_memory);
 }
 
 rl_device rl_py_default_device(void)
@@ -492,7 +493,8 @@ static PyObject *tensor(PyObject *m, PyObject *const *args, Py_ssize_t nargs, Py
     PyObject *a[6];
     rl_py_options o;
     rl_tensor *t;
-    if (nargs == 1 && !kwnames && PyList_CheckExact(args[0]) && !rl_state_get()->has_default_device && (t = flat_list(args[0], RL_DTYPE_NONE)))
+    if (nargs == 1 && !kwnames && PyList_CheckExact(args[0]) && !rl_state_get()->has_default_device &&
+        (t = flat_list(args[0], RL_DTYPE_NONE)))
         return rl_py_wrap(t);
     if (!rl_py_bind("tensor", names, 6, 1, 1, args, nargs, kwnames, a) || !rl_py_options_read("tensor", &o, a[1], a[2], a[3], a[4]))
         return NULL;
@@ -577,7 +579,8 @@ static PyObject *scalar_tensor(PyObject *m, PyObject *const *args, Py_ssize_t na
     if (!rl_py_bind("scalar_tensor", names, 6, 1, 1, args, nargs, kwnames, a) ||
         !rl_py_options_read("scalar_tensor", &o, a[1], a[2], a[5], a[4]) || !rl_py_to_scalar(a[0], &s))
         return NULL;
-    rl_status st = rl_tensor_from_scalar(s, o.dtype == RL_DTYPE_NONE ? rl_default_dtype() : o.dtype, o.has_device ? o.device : rl_py_default_device(), &t);
+    rl_status st = rl_tensor_from_scalar(s, o.dtype == RL_DTYPE_NONE ? rl_default_dtype() : o.dtype,
+                                         o.has_device ? o.device : rl_py_default_device(), &t);
     return st == RL_OK ? give_leaf(t, o.requires_grad) : rl_py_raise(st);
 }
 
@@ -602,9 +605,11 @@ static PyObject *new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t na
 static PyMethodDef functions[] = {
     {"tensor", FAST(tensor), "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor\n\n"
                              "A new tensor with a copy of data: a number, nested sequences of numbers, an array, a tensor."},
-    {"as_tensor", FAST(as_tensor), "as_tensor(data, dtype=None, device=None) -> Tensor\n\nLike tensor(), sharing memory and graph where it can."},
+    {"as_tensor", FAST(as_tensor), "as_tensor(data, dtype=None, device=None) -> Tensor\n\nLike tensor(), sharing memory and graph where "
+                                   "it can."},
     {"asarray", FAST(asarray), "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor"},
-    {"scalar_tensor", FAST(scalar_tensor), "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False) -> Tensor\n\nA 0-dim tensor of s."},
+    {"scalar_tensor", FAST(scalar_tensor), "scalar_tensor(s, *, dtype=None, device=None, requires_grad=False) -> Tensor\n\nA 0-dim "
+                                           "tensor of s."},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef methods[] = {

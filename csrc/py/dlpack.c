@@ -185,7 +185,8 @@ static bool dl_geometry(const dl_tensor *d, rl_dtype *dtype, int64_t *strides, s
 {
     int64_t numel, last = 0;
     if (d->device.type != DL_CPU && d->device.type != DL_CUDA_HOST) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: memory of DLPack device type %d cannot be used, only that of the CPU", d->device.type);
+        PyErr_Format(PyExc_BufferError, "from_dlpack: memory of DLPack device type %d cannot be used, only that of the "
+                                        "CPU", d->device.type);
         return false;
     }
     if (d->ndim < 0 || d->ndim > RL_MAX_NDIM || (d->ndim && !d->shape)) {
@@ -209,7 +210,8 @@ static bool dl_geometry(const dl_tensor *d, rl_dtype *dtype, int64_t *strides, s
         }
         if (numel == 0 || d->shape[k] == 1)
             strides[k] = strides[k] < 0 ? 0 : strides[k];
-        if (numel && (__builtin_mul_overflow(d->shape[k] - 1, strides[k], &step) || __builtin_add_overflow(last, step, &last) || last > INT64_MAX / 16)) {
+        if (numel && (__builtin_mul_overflow(d->shape[k] - 1, strides[k], &step) || __builtin_add_overflow(last, step, &last) ||
+                      last > INT64_MAX / 16)) {
             PyErr_SetString(PyExc_BufferError, "from_dlpack: sizes and strides overflow");
             return false;
         }
@@ -226,7 +228,8 @@ static rl_tensor *consume(PyObject *capsule)
 {
     bool versioned = PyCapsule_IsValid(capsule, DL_VERSIONED_NAME);
     if (!versioned && !PyCapsule_IsValid(capsule, DL_NAME)) {
-        PyErr_SetString(PyExc_RuntimeError, "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might "
+        PyErr_SetString(PyExc_RuntimeError, "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only "
+                                            "once, so you might "
                                             "have already constructed a tensor from it once.");
         return NULL;
     }
@@ -321,7 +324,8 @@ static PyObject *to_dlpack(PyObject *m, PyObject *o)
 
 #define FAST(f) (PyCFunction)(void (*)(void)) f, METH_FASTCALL | METH_KEYWORDS
 static PyMethodDef functions[] = {
-    {"from_dlpack", FAST(from_dlpack), "from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor\n\nA tensor over another library's memory."},
+    {"from_dlpack", FAST(from_dlpack), "from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor\n\nA tensor over another library's "
+                                       "memory."},
     {"to_dlpack", to_dlpack, METH_O, "to_dlpack(tensor) -> capsule"},
     {NULL, NULL, 0, NULL}};
 static PyMethodDef methods[] = {

@@ -105,7 +105,8 @@ static bool buffer_allowed(const rl_tensor *t, int flags)
         PyErr_SetString(PyExc_BufferError, "a tensor that requires grad gives no buffer: use tensor.detach()");
     else if ((flags & PyBUF_WRITABLE) && t->storage->read_only)
         PyErr_SetString(PyExc_BufferError, "the tensor's memory is read-only");
-    else if (((flags & PyBUF_STRIDES) != PyBUF_STRIDES || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS) && !rl_tensor_is_contiguous(t))
+    else if (((flags & PyBUF_STRIDES) != PyBUF_STRIDES || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS) &&
+             !rl_tensor_is_contiguous(t))
         PyErr_Format(PyExc_BufferError, "the tensor of shape %s is not contiguous", rl_shape_text(t->ndim, t->shape));
     else if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && t->ndim > 1)
         PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous in Fortran order");
@@ -196,7 +197,8 @@ static PyObject *numpy_method(PyObject *self, PyObject *const *args, Py_ssize_t 
     static const char *const names[] = {"force"};
     PyObject *a[1] = {NULL};
     bool force = false;
-    if ((nargs || kwnames) && (!rl_py_bind("numpy", names, 1, 0, 0, args, nargs, kwnames, a) || !rl_py_to_bool("numpy", "force", a[0], &force)))
+    if ((nargs || kwnames) &&
+        (!rl_py_bind("numpy", names, 1, 0, 0, args, nargs, kwnames, a) || !rl_py_to_bool("numpy", "force", a[0], &force)))
         return NULL;
     return numpy_of(rl_py_unwrap(self), force);
 }

@@ -70,7 +70,8 @@ static bool count_fits(const context *c, const rl_node *n, PyObject *result)
     for (Py_ssize_t k = c->nargs; ok && k < got; k++)
         ok = PyTuple_GET_ITEM(result, k) == Py_None;
     if (!ok)
-        PyErr_Format(PyExc_RuntimeError, "function %s returned an incorrect number of gradients (expected %zd, got %zd)", n->name, c->nargs, got);
+        PyErr_Format(PyExc_RuntimeError, "function %s returned an incorrect number of gradients (expected %zd, got "
+                                         "%zd)", n->name, c->nargs, got);
     return ok;
 }
 
@@ -83,7 +84,8 @@ static bool take_grads(const context *c, const rl_node *n, PyObject *result, rl_
             if (g == Py_None)
                 continue;
             PyErr_Format(PyExc_RuntimeError,
-                         "function %s returned a gradient different than None at position %zd, but the corresponding forward input was not a Variable",
+                         "function %s returned a gradient different than None at position %zd, but the corresponding forward input was "
+                         "not a Variable",
                          n->name, k + 1);
             return false;
         }
@@ -142,11 +144,13 @@ static bool marks_fit(const context *c, PyObject *outputs)
 {
     if (!all_tensors(c->to_save, true, "save_for_backward can only save variables, but argument %zd is of type %s") ||
         !all_tensors(c->dirty, false, "mark_dirty can only accept variables, but argument %zd is of type %s") ||
-        !all_tensors(c->non_differentiable, false, "mark_non_differentiable only accepts variable arguments, but got argument %zd of type %s"))
+        !all_tensors(c->non_differentiable, false, "mark_non_differentiable only accepts variable arguments, but got argument %zd of "
+                                                   "type %s"))
         return false;
     for (Py_ssize_t k = 0; c->dirty && k < PyTuple_GET_SIZE(c->dirty); k++)
         if (!holds(outputs, PyTuple_GET_ITEM(c->dirty, k))) {
-            PyErr_SetString(PyExc_RuntimeError, "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+            PyErr_SetString(PyExc_RuntimeError, "Some elements marked as dirty during the forward method were not returned as output. "
+                                                "The inputs that "
                                                 "are modified inplace must all be outputs of the Function.");
             return false;
         }
@@ -501,13 +505,16 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 #define FAST(f) (PyCFunction)(void (*)(void)) f, METH_FASTCALL | METH_KEYWORDS
 static PyMethodDef methods[] = {
     {"apply", FAST(apply) | METH_CLASS, "apply(*args) -> output of forward, recorded as one node"},
-    {"save_for_backward", save_for_backward, METH_VARARGS, "save_for_backward(*tensors): keeps tensors (or None) for backward's ctx.saved_tensors"},
+    {"save_for_backward", save_for_backward, METH_VARARGS, "save_for_backward(*tensors): keeps tensors (or None) for backward's "
+                                                           "ctx.saved_tensors"},
     {"save_for_forward", nothing, METH_VARARGS, NULL},
     {"mark_dirty", mark_dirty, METH_VARARGS, "mark_dirty(*tensors): inputs that forward wrote in place; each must be returned"},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS, "mark_non_differentiable(*tensors): outputs without a gradient"},
-    {"set_materialize_grads", set_materialize, METH_O, "set_materialize_grads(value): whether missing gradients come as zeros (default) or None"},
+    {"set_materialize_grads", set_materialize, METH_O, "set_materialize_grads(value): whether missing gradients come as zeros (default) "
+                                                       "or None"},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef getset[] = {{"saved_tensors", saved_tensors, NULL, "What save_for_backward kept; an error when one was written since.", NULL},
+static PyGetSetDef getset[] = {{"saved_tensors", saved_tensors, NULL, "What save_for_backward kept; an error when one was written "
+                                                                      "since.", NULL},
                                {"needs_input_grad", needs_input_grad, set_needs, "A bool for each argument of forward.", NULL},
                                {"materialize_grads", get_materialize, put_materialize, NULL, NULL},
                                {NULL, NULL, NULL, NULL, NULL}};

@@ -89,7 +89,8 @@ static bool run(hook_object *h, PyObject *fn, rl_tensor **grads, int n, rl_tenso
     bool ok = result != NULL;
     if (ok && result != Py_None) {
         if (h->kind == HOOK_ACCUMULATE) {
-            PyErr_Format(PyExc_TypeError, "a post accumulate grad hook should return None, but hook returned '%s'", Py_TYPE(result)->tp_name);
+            PyErr_Format(PyExc_TypeError, "a post accumulate grad hook should return None, but hook returned "
+                                          "'%s'", Py_TYPE(result)->tp_name);
             ok = false;
         } else {
             ok = single ? put(fn, grads, result) : put_all(fn, grads, n, result);
@@ -272,7 +273,8 @@ PyObject *rl_py_tensor_tuple(rl_tensor *const *v, Py_ssize_t n)
 }
 
 static PyMethodDef tensor_methods[] = {
-    {"register_hook", register_hook, METH_O, "register_hook(fn) -> handle\n\nfn(grad) each time a gradient of this tensor is computed; may return another."},
+    {"register_hook", register_hook, METH_O, "register_hook(fn) -> handle\n\nfn(grad) each time a gradient of this tensor is computed; "
+                                             "may return another."},
     {"register_post_accumulate_grad_hook", register_post_accumulate, METH_O,
      "register_post_accumulate_grad_hook(fn) -> handle\n\nfn(tensor) after this leaf's .grad has been accumulated."},
     {NULL, NULL, 0, NULL}};

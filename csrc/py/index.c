@@ -47,7 +47,8 @@ static bool add_select(rl_indexing *w, int64_t i, int position)
 {
     rl_tensor *view = NULL;
     if (w->x->ndim == 0) {
-        PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+        PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
+                                          "to convert a "
                                           "0-dim tensor to a number");
         return false;
     }
@@ -55,7 +56,8 @@ static bool add_select(rl_indexing *w, int64_t i, int position)
         return too_many(w);
     int64_t size = w->x->shape[w->dim];
     if (i >= size || i < -size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, position, (long long)size);
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, position,
+                     (long long)size);
         return false;
     }
     return replace(w, rl_select(w->x, w->dim, i, &view), view);
@@ -100,12 +102,14 @@ static bool add_tensor(rl_indexing *w, rl_tensor *t)
     rl_tensor *cast = NULL;
     rl_status st = RL_OK;
     if (w->dim >= RL_MAX_NDIM || rl_dtype_is_float((rl_dtype)t->dtype) || t->dtype == RL_I8 || t->dtype == RL_I16) {
-        PyErr_SetString(PyExc_IndexError, w->dim >= RL_MAX_NDIM ? "too many indices" : "tensors used as indices must be long, int, byte or bool tensors");
+        PyErr_SetString(PyExc_IndexError, w->dim >= RL_MAX_NDIM ? "too many indices" : "tensors used as indices must be long, int, byte "
+                                                                                       "or bool tensors");
         rl_tensor_release(t);
         return false;
     }
     if (t->dtype == RL_U8 || t->dtype == RL_I32) {
-        if (t->dtype == RL_U8 && PyErr_WarnEx(PyExc_UserWarning, "indexing with dtype uint8 is now deprecated, please use a dtype bool instead.", 1) < 0) {
+        if (t->dtype == RL_U8 && PyErr_WarnEx(PyExc_UserWarning, "indexing with dtype uint8 is now deprecated, please use a dtype bool "
+                                                                 "instead.", 1) < 0) {
             rl_tensor_release(t);
             return false;
         }
@@ -210,7 +214,8 @@ static bool add_item(rl_indexing *w, PyObject *o, int position, int ellipsis)
         return to_index(o, &i) && add_select(w, i, position);
     if (PySequence_Check(o))
         return add_sequence(w, o, position);
-    PyErr_Format(PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
+    PyErr_Format(PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                                   "(got %s)",
                  Py_TYPE(o)->tp_name);
     return false;
 }
@@ -338,7 +343,8 @@ static rl_tensor *value_tensor(PyObject *o, rl_tensor *x)
     if (PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || rl_py_is_array_scalar(o))
         t = rl_py_sequence_tensor(o, (rl_dtype)x->dtype);
     else
-        PyErr_Format(PyExc_TypeError, "can't assign a %s to a %s.%s", Py_TYPE(o)->tp_name, rl_py_prefix(), rl_dtype_table[x->dtype].tensor_type);
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to a %s.%s", Py_TYPE(o)->tp_name, rl_py_prefix(),
+                     rl_dtype_table[x->dtype].tensor_type);
     return t;
 }
 
@@ -366,7 +372,8 @@ static int set_element(rl_tensor *x, PyObject *index, PyObject *value)
 {
     int64_t i;
     double d;
-    if (x->ndim != 1 || !PyFloat_CheckExact(value) || x->dtype < RL_F16 || !rl_py_small_int(index, &i) || rl_tensor_requires_grad(x) || x->meta ||
+    if (x->ndim != 1 || !PyFloat_CheckExact(value) || x->dtype < RL_F16 || !rl_py_small_int(index, &i) || rl_tensor_requires_grad(x) ||
+        x->meta ||
         x->storage->read_only || (x->flags & RL_TF_INFERENCE) || rl_tensor_device(x).type != RL_DEVICE_CPU)
         return 0;
     if (i < 0)

@@ -24,7 +24,8 @@ static rl_tensor *of_sizes(PyObject *const *items, Py_ssize_t n, rl_dtype dtype,
     for (Py_ssize_t k = 0; k < n; k++) {
         if (!PyIndex_Check(items[k]) || PyBool_Check(items[k])) {
             PyErr_Format(PyExc_TypeError,
-                         "new(): argument 'size' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but got %s\"", k + 1,
+                         "new(): argument 'size' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but got "
+                         "%s\"", k + 1,
                          rl_py_type_text(items[k]));
             return NULL;
         }
@@ -145,7 +146,8 @@ static PyObject *method_new(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 static PyMethodDef functions[] = {{"_typed_new", (PyCFunction)(void (*)(void))typed_new, METH_FASTCALL, NULL}, {NULL, NULL, 0, NULL}};
-static PyMethodDef methods[] = {{"new", (PyCFunction)(void (*)(void))method_new, METH_VARARGS | METH_KEYWORDS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {{"new", (PyCFunction)(void (*)(void))method_new, METH_VARARGS | METH_KEYWORDS, NULL},
+                                {NULL, NULL, 0, NULL}};
 
 int rl_py_init_legacy(PyObject *m)
 {

@@ -205,8 +205,9 @@ static PyGetSetDef getset[] = {{"next_functions", next_functions, NULL, "((node,
                                {"requires_grad", requires_grad, NULL, NULL, NULL},
                                {NULL, NULL, NULL, NULL, NULL}};
 
-static PyType_Slot slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear}, {Py_tp_repr, node_repr},
-                              {Py_tp_methods, methods},      {Py_tp_getset, getset},          {0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear},
+                              {Py_tp_repr, node_repr},       {Py_tp_methods, methods},        {Py_tp_getset, getset},
+                              {0, NULL}};
 static PyType_Spec spec = {.name = "rushlight.autograd.graph.Node",
                            .basicsize = sizeof(rl_py_node),
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,

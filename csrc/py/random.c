@@ -117,7 +117,8 @@ static bool put_state(rl_generator *g, PyObject *state)
     else if (t->dtype != RL_U8 || rl_tensor_device(t).type != RL_DEVICE_CPU)
         PyErr_Format(PyExc_TypeError, "RNG state must be a %s.ByteTensor", rl_py_prefix());
     else if (t->numel != RL_RNG_STATE_BYTES)
-        PyErr_Format(PyExc_RuntimeError, "Expected a CPUGeneratorImplState of size %d but found the input RNG state size to be %lld", RL_RNG_STATE_BYTES,
+        PyErr_Format(PyExc_RuntimeError, "Expected a CPUGeneratorImplState of size %d but found the input RNG state size to be "
+                                         "%lld", RL_RNG_STATE_BYTES,
                      (long long)t->numel);
     if (PyErr_Occurred())
         return false;
@@ -160,7 +161,8 @@ static PyObject *restore(PyObject *self, PyObject *state) { return put_state(gen
 static PyObject *device(PyObject *self, void *ignored) { return rl_py_device(generator_of(self)->device); }
 
 static PyMethodDef methods[] = {
-    {"manual_seed", manual_seed, METH_O, "manual_seed(seed) -> Generator\n\nseed: an int in [-2**63, 2**64), negative ones count from 2**64."},
+    {"manual_seed", manual_seed, METH_O, "manual_seed(seed) -> Generator\n\nseed: an int in [-2**63, 2**64), negative ones count from "
+                                         "2**64."},
     {"seed", seed, METH_NOARGS, "seed() -> int\n\nSeeds from the system and returns the seed."},
     {"initial_seed", initial_seed, METH_NOARGS, "initial_seed() -> int\n\nThe seed it was last given."},
     {"get_state", get_state, METH_NOARGS, "get_state() -> uint8 Tensor of 5056 bytes, in PyTorch's layout"},
@@ -177,7 +179,10 @@ static PyType_Slot slots[] = {{Py_tp_new, generator_new},
                               {Py_tp_getset, getset},
                               {Py_tp_doc, "Generator(device='cpu'): a stream of random numbers, PyTorch's bit for bit on the CPU."},
                               {0, NULL}};
-static PyType_Spec spec = {.name = "rushlight.Generator", .basicsize = sizeof(rl_py_generator_object), .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
+static PyType_Spec spec = {.name = "rushlight.Generator",
+                           .basicsize = sizeof(rl_py_generator_object),
+                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                           .slots = slots};
 
 int rl_py_init_random(PyObject *m)
 {

@@ -52,7 +52,8 @@ static void print_traceback(void *tb, const char *name)
     if (text)
         message = PyUnicode_FromFormat("Error detected in %s. Traceback of forward call that caused the error:\n%U", name, text);
     else
-        message = PyUnicode_FromFormat("Error detected in %s. No forward pass information available. Enable detect anomaly during forward pass for "
+        message = PyUnicode_FromFormat("Error detected in %s. No forward pass information available. Enable detect anomaly during "
+                                       "forward pass for "
                                        "more information.", name);
     PyObject *done = message ? call_module("warnings", "warn", "O", message) : NULL;
     Py_XDECREF(done);
@@ -103,7 +104,8 @@ static rl_status unpack(void *packed, rl_tensor **out)
     if (t && rl_py_is_tensor(t))
         *out = rl_tensor_retain(rl_py_unwrap(t));
     else if (t)
-        PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s", Py_TYPE(t)->tp_name);
+        PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                                      "%s", Py_TYPE(t)->tp_name);
     Py_XDECREF(t);
     PyGILState_Release(gil);
     return *out ? RL_OK : RL_ERR_PYTHON;
@@ -166,6 +168,7 @@ static PyMethodDef functions[] = {{"_push_saved_hooks", (PyCFunction)(void (*)(v
 
 int rl_py_init_saved(PyObject *m)
 {
-    rl_graph_python = (rl_graph_py){.drop = drop, .traceback = traceback, .print_traceback = print_traceback, .pack = pack, .unpack = unpack};
+    rl_graph_python =
+        (rl_graph_py){.drop = drop, .traceback = traceback, .print_traceback = print_traceback, .pack = pack, .unpack = unpack};
     return PyModule_AddFunctions(m, functions);
 }

@@ -262,7 +262,8 @@ static PyObject *cdata(PyObject *self, void *ignored) { return PyLong_FromVoidPt
 
 static PyObject *repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("<%s.UntypedStorage of %zu bytes on %s>", rl_py_prefix(), storage_of(self)->bytes, rl_device_text(storage_of(self)->device));
+    return PyUnicode_FromFormat("<%s.UntypedStorage of %zu bytes on %s>", rl_py_prefix(), storage_of(self)->bytes,
+                                rl_device_text(storage_of(self)->device));
 }
 
 /* A flat uint8 tensor over the storage: how Python code reads and writes bytes. */
@@ -289,7 +290,8 @@ static PyMethodDef methods[] = {{"nbytes", nbytes, METH_NOARGS, "nbytes() -> int
                                 {"element_size", element_size, METH_NOARGS, NULL},
                                 {"is_pinned", is_pinned, METH_NOARGS, NULL},
                                 {"is_shared", is_shared_method, METH_NOARGS, "is_shared() -> bool\n\nWhether other processes can map it."},
-                                {"share_memory_", share_memory_, METH_NOARGS, "share_memory_() -> self\n\nMoves the bytes into memory that other processes can map."},
+                                {"share_memory_", share_memory_, METH_NOARGS, "share_memory_() -> self\n\nMoves the bytes into memory "
+                                                                              "that other processes can map."},
                                 {"resize_", resize_, METH_O, "resize_(nbytes)\n\nKeeps the first bytes. RuntimeError on foreign memory."},
                                 {"_bytes", as_bytes, METH_NOARGS, NULL},
                                 {"_share_fd", share_fd, METH_NOARGS, NULL},
@@ -298,16 +300,20 @@ static PyMethodDef methods[] = {{"nbytes", nbytes, METH_NOARGS, "nbytes() -> int
                                  "from_file(filename, shared=False, nbytes=0) -> UntypedStorage"},
                                 {NULL, NULL, 0, NULL}};
 static PyGetSetDef getset[] = {{"device", device, NULL, NULL, NULL}, {"_cdata", cdata, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
-static PyMemberDef members[] = {{"__weaklistoffset__", 19 /* T_PYSSIZET */, offsetof(storage_object, weakrefs), 1 /* READONLY */, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(storage_object, weakrefs), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
 static PyType_Slot slots[] = {{Py_tp_new, storage_new}, {Py_tp_dealloc, storage_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
                               {Py_tp_members, members}, {Py_tp_repr, repr},               {Py_sq_length, length},   {0, NULL}};
-static PyType_Spec spec = {.name = "rushlight.UntypedStorage", .basicsize = sizeof(storage_object), .flags = Py_TPFLAGS_DEFAULT, .slots = slots};
+static PyType_Spec spec = {
+    .name = "rushlight.UntypedStorage", .basicsize = sizeof(storage_object), .flags = Py_TPFLAGS_DEFAULT, .slots = slots};
 
 /* ---- of tensors ---- */
 
 static PyObject *untyped_storage(PyObject *self, PyObject *ignored) { return wrap(rl_storage_retain(rl_py_unwrap(self)->storage)); }
 
-static PyObject *tensor_share_memory_(PyObject *self, PyObject *ignored) { return share(rl_py_unwrap(self)->storage) ? Py_NewRef(self) : NULL; }
+static PyObject *tensor_share_memory_(PyObject *self, PyObject *ignored)
+{
+    return share(rl_py_unwrap(self)->storage) ? Py_NewRef(self) : NULL;
+}
 
 static PyObject *tensor_is_shared(PyObject *self, PyObject *ignored)
 {
@@ -405,9 +411,11 @@ static PyObject *set_(PyObject *self, PyObject *const *args, Py_ssize_t nargs, P
 
 static PyMethodDef tensor_methods[] = {
     {"untyped_storage", untyped_storage, METH_NOARGS, "untyped_storage() -> UntypedStorage\n\nThe bytes that the tensor is a view of."},
-    {"share_memory_", tensor_share_memory_, METH_NOARGS, "share_memory_() -> self\n\nMoves the tensor's storage into memory that other processes can map."},
+    {"share_memory_", tensor_share_memory_, METH_NOARGS, "share_memory_() -> self\n\nMoves the tensor's storage into memory that other "
+                                                         "processes can map."},
     {"is_shared", tensor_is_shared, METH_NOARGS, "is_shared() -> bool"},
-    {"set_", (PyCFunction)(void (*)(void))set_, METH_FASTCALL | METH_KEYWORDS, "set_(source=None, storage_offset=0, size=None, stride=None) -> self"},
+    {"set_", (PyCFunction)(void (*)(void))set_, METH_FASTCALL | METH_KEYWORDS, "set_(source=None, storage_offset=0, size=None, "
+                                                                               "stride=None) -> self"},
     {NULL, NULL, 0, NULL}};
 
 int rl_py_init_storage(PyObject *m)

@@ -74,7 +74,8 @@ def _setstate(self: Tensor, state: dict[str, Any]) -> None:
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if not self.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If "
+                           "you were "
                            "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
                            "https://github.com/pytorch/pytorch/pull/103001")
     if id(self) in memo:
@@ -103,8 +104,8 @@ class _no_grad:
 
 # ---- types ---------------------------------------------------------------------------------------------------------------------
 
-_TYPE_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "ByteTensor": "uint8",
-               "CharTensor": "int8", "ShortTensor": "int16", "IntTensor": "int32", "LongTensor": "int64", "BoolTensor": "bool"}
+_TYPE_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
+               "ByteTensor": "uint8", "CharTensor": "int8", "ShortTensor": "int16", "IntTensor": "int32", "LongTensor": "int64", "BoolTensor": "bool"}
 
 
 class _TypedMeta(type):
@@ -189,9 +190,9 @@ def _volatile(self: Tensor) -> bool:
 
 
 _METHODS: dict[str, Any] = {
-    "__repr__": _repr, "__format__": _format, "__iter__": _iter, "__contains__": _contains, "__reversed__": _reversed, "__reduce_ex__": _reduce_ex,
-    "__setstate__": _setstate, "__deepcopy__": _deepcopy, "__array_priority__": 1000, "type": _type, "apply_": _apply_, "map_": _map_,
-    "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type, "reinforce": _reinforce, "volatile": property(_volatile),
+    "__repr__": _repr, "__format__": _format, "__iter__": _iter, "__contains__": _contains, "__reversed__": _reversed,
+    "__reduce_ex__": _reduce_ex, "__setstate__": _setstate, "__deepcopy__": _deepcopy, "__array_priority__": 1000, "type": _type,
+    "apply_": _apply_, "map_": _map_, "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type, "reinforce": _reinforce, "volatile": property(_volatile),
 }
 for _name, _value in _METHODS.items():
     if _name.startswith("__") or not hasattr(Tensor, _name):

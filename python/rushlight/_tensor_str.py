@@ -31,8 +31,8 @@ PRINT_OPTS = _Options()
 _PROFILES: dict[str, tuple[int, float, int, int]] = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, math.inf, 3, 80)}
 
 
-def set_printoptions(precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None, linewidth: int | None = None,
-                     profile: str | None = None, sci_mode: bool | None = None) -> None:
+def set_printoptions(precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None,
+                     linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:
     """Sets how tensors print. precision: digits; threshold: elements above which a tensor is summarised; edgeitems: shown at each end then;
     linewidth: characters a line; profile: "default", "short" or "full"; sci_mode: True, False or None (as the values ask)."""
     if profile is not None:

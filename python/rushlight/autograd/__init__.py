@@ -6,16 +6,16 @@ from typing import Any
 from .. import _C
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
-from .gradcheck import gradcheck, gradgradcheck
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from .gradcheck import gradcheck, gradgradcheck
 from .variable import Variable
 
 backward = _C._autograd_backward
 grad = _C._autograd_grad
 is_grad_enabled = _C.is_grad_enabled
 
-__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "no_grad",
-           "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", 
+           "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
 
 _LAZY = {"functional", "graph", "profiler"}
 

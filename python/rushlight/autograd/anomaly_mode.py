@@ -30,7 +30,8 @@ class detect_anomaly:
 
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
-        warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.", stacklevel=2)
+        warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+                      "debugging.", stacklevel=2)
 
     def __enter__(self) -> None:
         self.set = set_detect_anomaly(True, self.check_nan)

@@ -20,8 +20,10 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
     for i, v in enumerate(values):
         if not isinstance(v, rushlight.Tensor):
             if is_tuple:
-                raise TypeError(f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the value at index {i} has type {type(v)}.")
-            raise TypeError(f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the given {what} has type {type(v)}.")
+                raise TypeError(f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the value at index {i} "
+                                f"has type {type(v)}.")
+            raise TypeError(f"The {what} given to {where} must be either a Tensor or a tuple of Tensors but the given {what} has type "
+                            f"{type(v)}.")
     return is_tuple, values
 
 
@@ -41,7 +43,8 @@ def _fill(grads: Any, like: tuple[Tensor, ...], strict: bool, where: str) -> tup
     for i, (g, x) in enumerate(zip(grads, like, strict=True)):
         if g is None:
             if strict:
-                raise RuntimeError(f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode.")
+                raise RuntimeError(f"The output of the user-provided function is independent of input {i}. This is not allowed in strict "
+                                   f"mode.")
             g = rushlight.zeros_like(x)
         out.append(g)
     return tuple(out)
@@ -51,8 +54,8 @@ def _grad(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], seeds: Any = 
     kept = [(o, None if seeds is None else seeds[k]) for k, o in enumerate(outputs) if o.requires_grad]
     if not kept:
         return (None,) * len(inputs)
-    return rushlight.autograd.grad([o for o, _ in kept], inputs, None if seeds is None else [s for _, s in kept], retain_graph=True,
-                                   create_graph=create_graph, allow_unused=True)
+    given = None if seeds is None else [s for _, s in kept]
+    return rushlight.autograd.grad([o for o, _ in kept], inputs, given, retain_graph=True, create_graph=create_graph, allow_unused=True)
 
 
 def _unwrap(is_tuple: bool, values: tuple[Any, ...]) -> Any:
@@ -73,7 +76,8 @@ def _check_v(v: Any, like: tuple[Tensor, ...], is_tuple: bool, name: str, where:
     return vs
 
 
-def _run(func: Callable[..., Any], inputs: Any, create_graph: bool, where: str) -> tuple[bool, tuple[Tensor, ...], bool, tuple[Tensor, ...]]:
+def _run(func: Callable[..., Any], inputs: Any, create_graph: bool,
+         where: str) -> tuple[bool, tuple[Tensor, ...], bool, tuple[Tensor, ...]]:
     in_tuple, values = _as_tuple(inputs, "inputs", where)
     values = _prepare(values, create_graph)
     with rushlight.enable_grad():
@@ -131,7 +135,8 @@ def _rows(output: Tensor, values: tuple[Tensor, ...], create_graph: bool, strict
 
 def _scalar(outputs: tuple[Tensor, ...], out_tuple: bool, where: str) -> None:
     if out_tuple or outputs[0].numel() != 1:
-        raise RuntimeError(f"The function given to {where} should return a single Tensor with a single element" + ("." if out_tuple else ""))
+        raise RuntimeError(f"The function given to {where} should return a single Tensor with a single "
+                           f"element" + ("." if out_tuple else ""))
 
 
 def hessian(func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,

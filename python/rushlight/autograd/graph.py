@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
-           "saved_tensors_hooks"]
+__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "register_multi_grad_hook",
+           "save_on_cpu", "saved_tensors_hooks"]
 
 GradientEdge = namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])
 GradientEdge.__doc__ = "A place in the graph where the gradient of one tensor flows: a node and the number of its output."

@@ -1,4 +1,4 @@
-"""record_function: names a stretch of code. There is no profiler here yet; the names are accepted, so that scripts which mark their steps run."""
+"""record_function: names a stretch of code. There is no profiler here; the names are accepted, so that scripts which mark steps run."""
 from __future__ import annotations
 
 import functools

@@ -7,9 +7,9 @@ from typing import Any
 
 from .reductions import init_reductions
 
-__all__ = ["ProcessExitedException", "ProcessRaisedException", "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy",
-           "spawn", "start_processes"]
+__all__ = ["get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"]
 __all__ += multiprocessing.__all__  # type: ignore[attr-defined]
+__all__ += ["ProcessExitedException", "ProcessRaisedException", "spawn", "start_processes"]  # noqa: F405
 
 init_reductions()
 

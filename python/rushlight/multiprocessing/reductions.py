@@ -27,8 +27,10 @@ def reduce_storage(storage: Any) -> tuple[Any, ...]:
 def reduce_tensor(tensor: Any) -> tuple[Any, ...]:
     """A tensor as its storage and geometry."""
     if tensor.requires_grad and not tensor.is_leaf:
-        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing process "
-                           "boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing (e.g., putting it on "
+        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
+                           "process "
+                           "boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing (e.g., "
+                           "putting it on "
                            "the queue).")
     return _rebuild_tensor, _pieces(tensor, tensor.untyped_storage())
 

@@ -17,8 +17,8 @@ from rushlight.autograd.graph import saved_tensors_hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable", "noop_context_fn",
-           "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
+__all__ = ["CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
+           "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]
 
 _early_stop = True
 
@@ -149,7 +149,8 @@ class _Frame:
                     raise _Stop
                 raise CheckpointError(f"checkpoint: the second run saved more tensors than the first ({len(self.meta)})")
             if (tuple(t.shape), t.dtype) != self.meta[index]:
-                raise CheckpointError(f"checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\n"
+                raise CheckpointError(f"checkpoint: Recomputed values for the following tensors have different metadata than during the "
+                                      f"forward pass.\n"
                                       f"tensor at position {index}:\nsaved metadata: {self.meta[index]}\nrecomputed metadata: "
                                       f"{(tuple(t.shape), t.dtype)}")
             values.append(t.detach())
@@ -163,7 +164,8 @@ class _Frame:
         with contextlib.suppress(_Stop), saved_tensors_hooks(pack, refuse), rushlight.enable_grad():
             self.rerun()
         if len(values) != len(self.meta):
-            raise CheckpointError(f"checkpoint: A different number of tensors was saved during the original forward and recomputation.\nNumber of tensors "
+            raise CheckpointError(f"checkpoint: A different number of tensors was saved during the original forward and "
+                                  f"recomputation.\nNumber of tensors "
                                   f"saved during forward: {len(self.meta)}\nNumber of tensors saved during recomputation: {len(values)}.")
         self.values, self.left = values, len(values)
 
