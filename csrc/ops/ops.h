@@ -87,6 +87,7 @@ rl_status rl_topk(rl_tensor *x, int64_t k, int64_t dim, bool largest, bool sorte
 
 /* norm.c: softmax, layer norm, losses */
 rl_status rl_softmax(rl_tensor *x, int64_t dim, bool log, rl_dtype d, rl_tensor **out);
+rl_status rl_layer_norm(rl_tensor *x, const int64_t *shape, int n, rl_tensor *weight, rl_tensor *bias, double eps, rl_tensor **out);
 
 /* The item of a one-element tensor; waits for its device. */
 rl_status rl_item(rl_tensor *x, rl_scalar *out);
