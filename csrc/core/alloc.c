@@ -52,10 +52,13 @@ typedef struct pool_block {
 typedef struct pool {
     pool_block *head[POOL_CLASSES + 1];
     int count[POOL_CLASSES + 1];
-    bool registered;
+    char texts[RL_THREAD_TEXTS];
 } pool;
 
-static _Thread_local pool thread_pool;
+/* A thread without a pool has this one: nothing to take from it, no room to give back to it, so the fast paths need no test of their own.
+ * Thread-local is only the pointer, for a library that is loaded late has little room for thread-local data that is reached directly. */
+static pool no_pool = {.count = {[0 ... POOL_CLASSES] = 1 << 30}};
+static _Thread_local pool *thread_pool __attribute__((tls_model("initial-exec"))) = &no_pool;
 static atomic_llong pool_bytes;
 static pthread_key_t pool_key;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
@@ -66,36 +69,50 @@ static void pool_give_back(void *p, size_t rounded)
     free(p);
 }
 
-static void pool_drain(void *p)
+static void pool_end(void *p)
 {
     pool *q = p;
+    thread_pool = &no_pool;
     for (int k = 0; k <= POOL_CLASSES; k++) {
         while (q->head[k]) {
             pool_block *b = q->head[k];
             q->head[k] = b->next;
             pool_give_back(b, (size_t)(k ? k : 1) * POOL_STEP);
         }
-        q->count[k] = POOL_CAP(k); /* frees after this go straight to malloc */
     }
+    free(q);
 }
 
 static void pool_make_key(void)
 {
-    pthread_key_create(&pool_key, pool_drain);
+    pthread_key_create(&pool_key, pool_end);
 }
 
-static void pool_register(pool *p)
+/* Without memory for it the thread goes on without a pool. */
+static void pool_make(void)
 {
-    p->registered = true;
+    pool *p = calloc(1, sizeof *p);
     pthread_once(&pool_once, pool_make_key);
-    pthread_setspecific(pool_key, p);
+    if (p == NULL)
+        return;
+    if (pthread_setspecific(pool_key, p) == 0)
+        thread_pool = p;
+    else
+        free(p);
+}
+
+char *rl_thread_texts(void)
+{
+    if (RL_UNLIKELY(thread_pool == &no_pool))
+        pool_make();
+    return thread_pool->texts;
 }
 
 static void *pool_refill(size_t bytes)
 {
     void *p = NULL;
-    if (!thread_pool.registered)
-        pool_register(&thread_pool);
+    if (thread_pool == &no_pool)
+        pool_make();
     size_t rounded = bytes ? (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP : POOL_STEP;
     if (rounded < bytes || (p = aligned_alloc(POOL_STEP, rounded)) == NULL) {
         rl_fail(RL_ERR_MEMORY, "out of memory: %zu bytes", bytes);
@@ -113,10 +130,10 @@ void *rl_pool_alloc(size_t bytes)
     }
     if (RL_LIKELY(bytes <= RL_POOL_MAX)) {
         size_t k = (bytes + POOL_STEP - 1) / POOL_STEP;
-        pool_block *b = thread_pool.head[k];
+        pool_block *b = thread_pool->head[k];
         if (RL_LIKELY(b != NULL)) {
-            thread_pool.head[k] = b->next;
-            thread_pool.count[k]--;
+            thread_pool->head[k] = b->next;
+            thread_pool->count[k]--;
             return b;
         }
     }
@@ -128,13 +145,11 @@ void rl_pool_free(void *p, size_t bytes)
     if (p == NULL)
         return;
     size_t k = (bytes + POOL_STEP - 1) / POOL_STEP;
-    if (CACHING && bytes <= RL_POOL_MAX && thread_pool.count[k] < POOL_CAP(k)) {
-        if (RL_UNLIKELY(!thread_pool.registered))
-            pool_register(&thread_pool);
+    if (CACHING && bytes <= RL_POOL_MAX && thread_pool->count[k] < POOL_CAP(k)) {
         pool_block *b = p;
-        b->next = thread_pool.head[k];
-        thread_pool.head[k] = b;
-        thread_pool.count[k]++;
+        b->next = thread_pool->head[k];
+        thread_pool->head[k] = b;
+        thread_pool->count[k]++;
         return;
     }
     pool_give_back(p, (k ? k : 1) * POOL_STEP);

@@ -38,6 +38,10 @@ void rl_host_set_cap(int64_t bytes); /* of the cache */
  * number of allocations since the last call. */
 int64_t rl_alloc_fail_after(int64_t n);
 
+/* Where this thread's messages and texts lie (status.c): zeroed once, freed with the thread. Threads share one when there is no memory. */
+#define RL_THREAD_TEXTS 6400
+char *rl_thread_texts(void);
+
 /* fork handlers: locks are held over fork and the child starts with consistent lists. */
 void rl_alloc_before_fork(void);
 void rl_alloc_after_fork(bool child);

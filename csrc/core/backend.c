@@ -23,13 +23,11 @@ void rl_backend_register(const rl_backend *backend)
 
 const char *rl_device_text(rl_device d)
 {
-    static _Thread_local char ring[4][24];
-    static _Thread_local unsigned at;
-    char *text = ring[at++ % 4];
+    char *text = rl_text_buffer();
     const char *name = d.type < RL_DEVICE_TYPES ? type_names[d.type] : "?";
     if (d.index < 0 || d.type == RL_DEVICE_CPU)
-        snprintf(text, sizeof ring[0], "%s", name);
+        snprintf(text, RL_TEXT_BYTES, "%s", name);
     else
-        snprintf(text, sizeof ring[0], "%s:%d", name, d.index);
+        snprintf(text, RL_TEXT_BYTES, "%s:%d", name, d.index);
     return text;
 }

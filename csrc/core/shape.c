@@ -86,13 +86,11 @@ rl_status rl_shape_broadcast(int ndim, const int64_t *shape, int *out_ndim, int6
 
 const char *rl_shape_text(int ndim, const int64_t *shape)
 {
-    static _Thread_local char ring[6][256];
-    static _Thread_local unsigned at;
-    char *text = ring[at++ % 6];
+    char *text = rl_text_buffer();
     size_t n = 1;
     text[0] = '[';
-    for (int i = 0; i < ndim && n < sizeof ring[0] - 24; i++)
-        n += (size_t)snprintf(text + n, sizeof ring[0] - n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    for (int i = 0; i < ndim && n < RL_TEXT_BYTES - 24; i++)
+        n += (size_t)snprintf(text + n, RL_TEXT_BYTES - n, i ? ", %lld" : "%lld", (long long)shape[i]);
     text[n] = ']';
     text[n + 1] = 0;
     return text;

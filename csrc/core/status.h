@@ -39,6 +39,10 @@ rl_status rl_fail_prefix(rl_status code, const char *format, ...) __attribute__(
 /* The message of the last failure on this thread; never NULL. */
 const char *rl_last_message(void);
 
+/* A buffer for a piece of a message: this thread's until it has asked for fifteen more. */
+#define RL_TEXT_BYTES 256
+char *rl_text_buffer(void);
+
 #define RL_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RL_LIKELY(x) __builtin_expect(!!(x), 1)
 

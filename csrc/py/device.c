@@ -182,7 +182,7 @@ static PyObject *device_self(PyObject *self, PyObject *ignored) { return Py_NewR
 
 /* ---- as a context manager ---- */
 
-#define DEVICE_STACK 64
+#define DEVICE_STACK 32
 static _Thread_local struct { bool had; rl_device device; } entered[DEVICE_STACK];
 static _Thread_local int depth;
 

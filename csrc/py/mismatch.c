@@ -12,12 +12,10 @@ const char *rl_param_type_text(const rl_param *p)
         [RL_PT_BOOL] = "bool", [RL_PT_STR] = "str", [RL_PT_INTS] = "tuple of ints", [RL_PT_FLOATS] = "tuple of floats", [RL_PT_DTYPE] = "dtype",
         [RL_PT_LAYOUT] = "layout", [RL_PT_DEVICE] = "device", [RL_PT_FORMAT] = "memory_format", [RL_PT_GENERATOR] = "Generator",
         [RL_PT_SCALARS] = "tuple of Scalars"};
-    static _Thread_local char text[4][48];
-    static _Thread_local unsigned at;
     if (p->type < RL_PT_DTYPE || p->type == RL_PT_SCALARS)
         return names[p->type];
-    char *out = text[at++ & 3];
-    snprintf(out, 48, "%s.%s", rl_py_prefix(), names[p->type]);
+    char *out = rl_text_buffer();
+    snprintf(out, RL_TEXT_BYTES, "%s.%s", rl_py_prefix(), names[p->type]);
     return out;
 }
 

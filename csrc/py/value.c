@@ -9,14 +9,6 @@
 
 const char *rl_py_prefix(void) { return rl_st->print_as_torch ? "torch" : "rushlight"; }
 
-/* Text that lives until this thread has asked for eight more. */
-static char *ring_buffer(void)
-{
-    static _Thread_local char ring[8][160];
-    static _Thread_local unsigned at;
-    return ring[at++ & 7];
-}
-
 const char *rl_py_type_name(PyTypeObject *type)
 {
     static const char own[] = "rushlight.";
@@ -25,8 +17,8 @@ const char *rl_py_type_name(PyTypeObject *type)
         return "Tensor";
     if (strncmp(name, own, sizeof own - 1) != 0)
         return name;
-    char *text = ring_buffer();
-    snprintf(text, 160, "%s.%s", rl_py_prefix(), name + sizeof own - 1);
+    char *text = rl_text_buffer();
+    snprintf(text, RL_TEXT_BYTES, "%s.%s", rl_py_prefix(), name + sizeof own - 1);
     return text;
 }
 
