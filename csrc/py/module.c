@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 #include "../core/alloc.h"
+#include "../cpu/cpu.h"
 
 static rl_py_state state;
 rl_py_state *rl_st = &state;
@@ -153,6 +154,8 @@ static int module_exec(PyObject *m)
     }
     taken = true;
     owner_interpreter = interpreter;
+    rl_cpu_backend();
+    rl_ops_init();
     if (init_state(m) < 0 || PyModule_AddFunctions(m, module_methods) < 0)
         return -1;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
