@@ -249,8 +249,8 @@ void rl_node_drop_saved(rl_node *n)
 }
 
 /* ---- freeing ---- */
-static _Thread_local rl_node *waiting __attribute__((tls_model("initial-exec"))); /* linked through refs, which is zero on these */
-static _Thread_local bool freeing __attribute__((tls_model("initial-exec")));
+static _Thread_local rl_node *waiting; /* linked through refs, which is zero on these */
+static _Thread_local bool freeing;
 
 static void node_destroy(rl_node *n)
 {

@@ -21,7 +21,7 @@ typedef struct rl_state {
     int saved_hooks_disabled;
 } rl_state;
 
-extern _Thread_local rl_state *rl_state_tls __attribute__((tls_model("initial-exec")));
+extern _Thread_local rl_state *rl_state_tls;
 rl_state *rl_state_init(void); /* makes this thread's; never NULL */
 static inline rl_state *rl_state_get(void)
 {

@@ -91,6 +91,36 @@ static PyObject *host_trim(PyObject *m, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+static PyObject *cpu_level(PyObject *m, PyObject *ignored) { return PyUnicode_FromString(rl_cpu_level_chosen()); }
+
+/* Every level of this build that this machine can run, from the lowest. */
+static PyObject *cpu_levels(PyObject *m, PyObject *ignored)
+{
+    static const char *const all[] = {"baseline", "avx2", "avx512"};
+    static const bool built[] = {true,
+#ifdef RL_HAVE_LEVEL_AVX2
+                                 true,
+#else
+                                 false,
+#endif
+#ifdef RL_HAVE_LEVEL_AVX512
+                                 true
+#else
+                                 false
+#endif
+    };
+    PyObject *list = PyList_New(0);
+    for (int k = 0; list && k < 3; k++) {
+        PyObject *name = built[k] ? PyUnicode_FromString(all[k]) : NULL;
+        if (built[k] && (!name || PyList_Append(list, name) < 0))
+            Py_CLEAR(list);
+        Py_XDECREF(name);
+        if (strcmp(all[k], rl_cpu_level_best()) == 0)
+            break;
+    }
+    return list;
+}
+
 static PyObject *is_tensor(PyObject *m, PyObject *o) { return PyBool_FromLong(rl_py_is_tensor(o)); }
 
 static PyMethodDef module_methods[] = {
@@ -98,6 +128,8 @@ static PyMethodDef module_methods[] = {
     {"_alloc_fail_after", alloc_fail_after, METH_O, "For tests: the n-th allocation from now fails once; 0: off. Returns the allocations since the last call."},
     {"_host_memory", host_memory, METH_NOARGS, "Bytes of host memory: live, peak, cached, and counts."},
     {"_host_trim", host_trim, METH_NOARGS, "Gives cached host memory back to the system."},
+    {"_cpu_level", cpu_level, METH_NOARGS, "The instruction level of the CPU kernels in use."},
+    {"_cpu_levels", cpu_levels, METH_NOARGS, "The instruction levels of this build that this machine can run."},
     {"is_tensor", is_tensor, METH_O, "is_tensor(obj) -> bool"},
     {NULL},
 };
@@ -154,7 +186,10 @@ static int module_exec(PyObject *m)
     }
     taken = true;
     owner_interpreter = interpreter;
-    rl_cpu_backend();
+    if (rl_cpu_backend() == NULL) {
+        rl_py_raise(RL_ERR_RUNTIME);
+        return -1;
+    }
     rl_ops_init();
     if (init_state(m) < 0 || PyModule_AddFunctions(m, module_methods) < 0)
         return -1;
