@@ -226,7 +226,7 @@ static PyObject *make_subclass(PyObject *ignored, PyObject *args, PyObject *kwar
     rl_status st = rl_tensor_alias(rl_py_unwrap(data), &out);
     if (st != RL_OK)
         return rl_py_raise(st);
-    if (grad && rl_py_set_requires_grad(out, true, "only Tensors of floating point dtype can require gradients") < 0) {
+    if (grad && rl_py_set_requires_grad(out, true, "Only Tensors of floating point and complex dtype can require gradients") < 0) {
         rl_tensor_release(out);
         return NULL;
     }

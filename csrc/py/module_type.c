@@ -458,7 +458,7 @@ static PyType_Slot module_slots[] = {{Py_tp_new, module_new},
 static PyType_Spec module_spec = {"rushlight._C._ModuleBase", sizeof(module_object), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, module_slots};
 
-/* ---- what the Python classes tell this file ---- */
+/* ---- what the Python side tells this file ---- */
 
 static PyObject *set_global_hooks(PyObject *m, PyObject *args)
 {
@@ -471,42 +471,7 @@ static PyObject *set_global_hooks(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *set_parameter_class(PyObject *m, PyObject *cls)
-{
-    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, rl_st->Tensor))
-        return PyErr_Format(PyExc_TypeError, "_set_parameter_class: expected a subclass of Tensor, got %R", cls);
-    Py_XSETREF(rl_st->Parameter, (PyTypeObject *)Py_NewRef(cls));
-    Py_RETURN_NONE;
-}
-
-/* A new tensor of class `cls` over the memory of `data`, without its history; it shares the version counter as detach() does. */
-static PyObject *make_parameter(PyObject *m, PyObject *args)
-{
-    PyObject *cls, *data;
-    int requires_grad;
-    rl_tensor *t = NULL;
-    if (!PyArg_ParseTuple(args, "O!Op:_make_parameter", &PyType_Type, &cls, &data, &requires_grad))
-        return NULL;
-    if (!PyType_IsSubtype((PyTypeObject *)cls, rl_st->Tensor) || !rl_py_is_tensor(data))
-        return PyErr_Format(PyExc_TypeError, "_make_parameter: expected a subclass of Tensor and a Tensor, got %R and %s", cls,
-                            rl_py_type_text(data));
-    rl_tensor *x = rl_py_unwrap(data);
-    if (requires_grad && !rl_dtype_is_float((rl_dtype)x->dtype)) {
-        PyErr_SetString(PyExc_RuntimeError, "Only Tensors of floating point and complex dtype can require gradients");
-        return NULL;
-    }
-    rl_status st = rl_tensor_alias(x, &t);
-    if (st != RL_OK)
-        return rl_py_raise(st);
-    if (requires_grad)
-        t->flags |= RL_TF_REQUIRES_GRAD;
-    return rl_py_wrap_as(t, (PyTypeObject *)cls);
-}
-
-static PyMethodDef functions[] = {{"_set_global_module_hooks", set_global_hooks, METH_VARARGS, NULL},
-                                  {"_set_parameter_class", set_parameter_class, METH_O, NULL},
-                                  {"_make_parameter", make_parameter, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_set_global_module_hooks", set_global_hooks, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 int rl_py_init_module_type(PyObject *m)
 {

@@ -29,7 +29,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = rushlight.empty(0)
         if type(data) is Tensor or type(data) is Parameter:
-            return _C._make_parameter(cls, data, requires_grad)
+            return Tensor._make_subclass(cls, data, requires_grad)
         t = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
             raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance "
@@ -100,7 +100,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad=True, device=None, dtype=None):
-        return _C._make_parameter(cls, rushlight.empty(0, device=device, dtype=dtype), requires_grad)
+        return Tensor._make_subclass(cls, rushlight.empty(0, device=device, dtype=dtype), requires_grad)
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
@@ -133,10 +133,10 @@ class UninitializedBuffer(_Uninitialized, Tensor):
     cls_to_become = Tensor
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
-        t = _C._make_parameter(cls, rushlight.empty(0, device=device, dtype=dtype), requires_grad)
+        t = Tensor._make_subclass(cls, rushlight.empty(0, device=device, dtype=dtype), requires_grad)
         t.persistent = persistent
         t._is_buffer = True
         return t
 
 
-_C._set_parameter_class(Parameter)
+_C._set_parameter_type(Parameter)
