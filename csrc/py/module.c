@@ -158,6 +158,24 @@ static int init_state(PyObject *m)
     return 0;
 }
 
+/* __all__: every public name but the operators that only the package's own code calls. */
+static int add_all(PyObject *m)
+{
+    PyObject *names = PyObject_GetAttrString(m, "_functions"), *all = PyList_New(0), *key, *value;
+    Py_ssize_t at = 0;
+    int failed = !names || !all;
+    while (!failed && PyDict_Next(PyModule_GetDict(m), &at, &key, &value)) {
+        bool op = Py_IS_TYPE(value, rl_st->OpFunction) || Py_IS_TYPE(value, rl_st->OpMethod);
+        int listed = op ? PySequence_Contains(names, key) : 1;
+        bool shown = listed == 1 && PyUnicode_READ_CHAR(key, 0) != '_' && !(PyType_Check(value) && value == (PyObject *)rl_st->OpFunction);
+        failed = listed < 0 || (shown && PyList_Append(all, key) < 0);
+    }
+    failed = failed || PyModule_AddObjectRef(m, "__all__", all) < 0;
+    Py_XDECREF(names);
+    Py_XDECREF(all);
+    return failed ? -1 : 0;
+}
+
 /* Imported again after its entry in sys.modules was dropped: the same module. */
 static PyObject *module_create(PyObject *spec, PyModuleDef *def)
 {
@@ -196,7 +214,7 @@ static int module_exec(PyObject *m)
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (parts[k](m) < 0)
             return -1;
-    return 0;
+    return add_all(m);
 }
 
 static PyModuleDef_Slot module_slots[] = {

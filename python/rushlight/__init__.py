@@ -1,0 +1,78 @@
+"""rushlight: PyTorch's training loop in a small C wheel.
+
+The names are PyTorch's. `import rushlight as torch` gives tensors, operators and automatic differentiation at once; everything else
+(nn, optim, utils.data, files …) is imported when it is first named, so that the import itself takes milliseconds and never loads NumPy.
+"""
+from __future__ import annotations
+
+import math as _math
+from typing import Any
+
+from . import _C
+from ._C import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+Tensor, Size, dtype, device, layout, memory_format = _C.Tensor, _C.Size, _C.dtype, _C.device, _C.layout, _C.memory_format
+Generator, OutOfMemoryError, UntypedStorage = _C.Generator, _C.OutOfMemoryError, _C.UntypedStorage
+
+from . import _tensor as _tensor  # noqa: E402  (attaches the methods that are written in Python)
+from ._tensor import set_default_tensor_type as set_default_tensor_type  # noqa: E402
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from .random import (  # noqa: E402
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
+
+# Names of the package that live in a module which is not imported before one of them is used.
+_LAZY = {
+    **dict.fromkeys(("save", "load"), "serialization"),
+    **dict.fromkeys(("set_printoptions", "get_printoptions"), "_tensor_str"),
+    "TypedStorage": "storage",
+    "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic",
+}
+_SUBMODULES = ("autograd", "backends", "cuda", "distributed", "functional", "linalg", "multiprocessing", "nn", "optim", "overrides", "random",
+               "return_types", "serialization", "special", "storage", "testing", "types", "utils", "version", "amp", "hub", "jit", "profiler")
+
+
+def _submodule(name: str) -> Any:
+    """The submodule, or None where this build has none of that name."""
+    import importlib
+    full = f"{__name__}.{name}"
+    try:
+        return importlib.import_module(full)
+    except ModuleNotFoundError as error:
+        if error.name != full:
+            raise
+        return None
+
+
+def __getattr__(name: str) -> Any:
+    """Lazy names: submodules, the typed constructors, functions that are composed in Python. AttributeError names the nearest one."""
+    value = None
+    if name in _LAZY:
+        value = getattr(_submodule(_LAZY[name]), name, None)
+    elif name in _SUBMODULES:
+        value = _submodule(name)
+    elif name in _tensor.typed_constructors:
+        value = _tensor.typed_constructors[name]
+    elif not name.startswith("_"):
+        functional = _submodule("functional")
+        value = getattr(functional, name, None) if name in getattr(functional, "__all__", ()) else None
+    if value is None:
+        from ._missing import missing
+        raise missing(__name__, name, dir())
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    names = {*globals(), *_LAZY, *(n for n in _SUBMODULES if n in ("nn", "optim", "utils", "autograd"))}
+    return sorted(n for n in names if n != "annotations")
