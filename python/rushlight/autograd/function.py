@@ -26,12 +26,12 @@ class FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
         super().__init__(name, bases, attrs)
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": cls.__module__})
-        if "vjp" in attrs:
+        base = globals().get("Function")
+        if "vjp" in attrs and base is not None:
             if "backward" in attrs:
                 raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
                                    "implement one of them.")
             cls.backward = attrs["vjp"]
-        base = globals().get("Function")
         cls._uses_setup_context = base is not None and cls.setup_context is not base.setup_context  # type: ignore[attr-defined]
 
 
