@@ -25,44 +25,47 @@ typedef struct step {
 
 typedef void (*step_fn)(const step *s, void *p, const void *g, void *const *state, int64_t n);
 
-/* F: the type, S: scalar.h's suffix. The conditions do not depend on the element; the compiler makes a loop for each. */
+/* F: the type, S: scalar.h's suffix. A loop is made for each combination of its bool parameters, so that none has a branch. A factor of
+ * 1 (scale, keep) changes nothing; a weight decay of 0 might (0 * inf), so it has its own loop. */
+#define LOOP static inline __attribute__((always_inline)) void
 #define STEPS(F, S)                                                                                                       \
-    static inline F gradient##S(const step *s, F g, F p)                                                                  \
+    LOOP sgd_loop##S(const step *s, F *p, const F *gs, F *buf, int64_t n, bool wd, bool momentum, bool first, bool nesterov) \
     {                                                                                                                     \
-        g = s->scale == 1 ? g : s->scale == -1 ? -g : g * (F)s->scale;                                                    \
-        return s->weight_decay != 0 ? m_fma##S((F)s->weight_decay, p, g) : g;                                             \
-    }                                                                                                                     \
-    static void sgd##S(const step *s, void *p_, const void *g_, void *const *state, int64_t n)                            \
-    {                                                                                                                     \
-        F *p = (F *)p_, *buf = (F *)state[0];                                                                             \
-        const F *gs = (const F *)g_;                                                                                      \
-        const F mu = (F)s->a->momentum, damp = (F)(1 - s->a->dampening), lr = (F)-s->lr;                                  \
-        const bool first = s->first, nesterov = s->a->nesterov;                                                           \
-        if (!s->momentum) {                                                                                               \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) p[i] = m_fma##S(lr, gradient##S(s, gs[i], p[i]), p[i]);  \
-            return;                                                                                                       \
-        }                                                                                                                 \
+        const F mu = (F)s->a->momentum, damp = (F)(1 - s->a->dampening), lr = (F)-s->lr, scale = (F)s->scale, decay = (F)s->weight_decay; \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                                              \
         {                                                                                                                 \
-            F g = gradient##S(s, gs[i], p[i]), b = first ? g : m_fma##S(damp, g, buf[i] * mu);                            \
-            buf[i] = b;                                                                                                   \
-            p[i] = m_fma##S(lr, nesterov ? m_fma##S(mu, b, g) : b, p[i]);                                                 \
+            F g = wd ? m_fma##S(decay, p[i], gs[i] * scale) : gs[i] * scale, b = g;                                       \
+            if (momentum) {                                                                                               \
+                b = first ? g : m_fma##S(damp, g, buf[i] * mu);                                                           \
+                buf[i] = b;                                                                                               \
+            }                                                                                                             \
+            p[i] = m_fma##S(lr, momentum && nesterov ? m_fma##S(mu, b, g) : b, p[i]);                                     \
         }                                                                                                                 \
+    }                                                                                                                     \
+    static void sgd##S(const step *s, void *p, const void *g, void *const *state, int64_t n)                              \
+    {                                                                                                                     \
+        F *buf = (F *)state[0];                                                                                           \
+        const bool wd = s->weight_decay != 0, nesterov = s->a->nesterov;                                                  \
+        if (!s->momentum)                                                                                                 \
+            wd ? sgd_loop##S(s, p, g, buf, n, true, false, false, false) : sgd_loop##S(s, p, g, buf, n, false, false, false, false); \
+        else if (s->first)                                                                                                \
+            sgd_loop##S(s, p, g, buf, n, wd, true, true, nesterov);                                                       \
+        else if (nesterov)                                                                                                \
+            sgd_loop##S(s, p, g, buf, n, wd, true, false, true);                                                          \
+        else                                                                                                              \
+            wd ? sgd_loop##S(s, p, g, buf, n, true, true, false, false) : sgd_loop##S(s, p, g, buf, n, false, true, false, false); \
     }                                                                                                                     \
     static inline F lerp##S(F from, F to, F w)                                                                            \
     {                                                                                                                     \
         return m_abs##S(w) < (F)0.5 ? m_fma##S(w, to - from, from) : m_fma##S(w - (F)1, to - from, to);                   \
     }                                                                                                                     \
-    static void adam##S(const step *s, void *p_, const void *g_, void *const *state, int64_t n)                           \
+    LOOP adam_loop##S(const step *s, F *p, const F *gs, F *m, F *v, F *top, int64_t n, bool wd, bool maximum)             \
     {                                                                                                                     \
-        F *p = (F *)p_, *m = (F *)state[0], *v = (F *)state[1], *top = (F *)state[2];                                     \
-        const F *gs = (const F *)g_;                                                                                      \
-        const F w1 = (F)(1 - s->a->beta1), b2 = (F)s->a->beta2, w2 = (F)(1 - s->a->beta2);                                \
-        const F correction = (F)s->correction2, eps = (F)s->eps, lr = (F)-s->lr, keep = (F)s->keep;                       \
-        const bool maximum = s->maximum, decays = s->keep != 1;                                                           \
+        const F w1 = (F)(1 - s->a->beta1), b2 = (F)s->a->beta2, w2 = (F)(1 - s->a->beta2), scale = (F)s->scale;           \
+        const F correction = (F)s->correction2, eps = (F)s->eps, lr = (F)-s->lr, keep = (F)s->keep, decay = (F)s->weight_decay; \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                                              \
         {                                                                                                                 \
-            F g = gradient##S(s, gs[i], p[i]), x = decays ? p[i] * keep : p[i];                                           \
+            F g = wd ? m_fma##S(decay, p[i], gs[i] * scale) : gs[i] * scale;                                              \
             F mean = lerp##S(m[i], g, w1), square = m_fma##S(w2 * g, g, v[i] * b2), high = square;                        \
             m[i] = mean;                                                                                                  \
             v[i] = square;                                                                                                \
@@ -70,43 +73,65 @@ typedef void (*step_fn)(const step *s, void *p, const void *g, void *const *stat
                 high = (top[i] > square) | (top[i] != top[i]) ? top[i] : square;                                          \
                 top[i] = high;                                                                                            \
             }                                                                                                             \
-            p[i] = x + lr * mean / (m_sqrt##S(high) / correction + eps);                                                  \
+            p[i] = p[i] * keep + lr * mean / (m_sqrt##S(high) / correction + eps);                                        \
         }                                                                                                                 \
     }                                                                                                                     \
-    static void rmsprop##S(const step *s, void *p_, const void *g_, void *const *state, int64_t n)                        \
+    static void adam##S(const step *s, void *p, const void *g, void *const *state, int64_t n)                             \
     {                                                                                                                     \
-        F *p = (F *)p_, *v = (F *)state[0], *buf = (F *)state[1], *mean = (F *)state[2];                                  \
-        const F *gs = (const F *)g_;                                                                                      \
+        F *m = (F *)state[0], *v = (F *)state[1], *top = (F *)state[2];                                                   \
+        if (s->maximum)                                                                                                   \
+            s->weight_decay != 0 ? adam_loop##S(s, p, g, m, v, top, n, true, true) : adam_loop##S(s, p, g, m, v, top, n, false, true); \
+        else                                                                                                              \
+            s->weight_decay != 0 ? adam_loop##S(s, p, g, m, v, top, n, true, false) : adam_loop##S(s, p, g, m, v, top, n, false, false); \
+    }                                                                                                                     \
+    LOOP rmsprop_loop##S(const step *s, F *p, const F *gs, F *v, F *buf, F *mean, int64_t n, bool wd, bool centered, bool momentum) \
+    {                                                                                                                     \
         const F alpha = (F)s->a->alpha, w = (F)(1 - s->a->alpha), eps = (F)s->eps, lr = (F)-s->lr, mu = (F)s->a->momentum; \
-        const bool centered = s->a->centered, momentum = s->momentum;                                                     \
+        const F scale = (F)s->scale, decay = (F)s->weight_decay;                                                          \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                                              \
         {                                                                                                                 \
-            F g = gradient##S(s, gs[i], p[i]), square = m_fma##S(w * g, g, v[i] * alpha), spread = square;                \
+            F g = wd ? m_fma##S(decay, p[i], gs[i] * scale) : gs[i] * scale;                                              \
+            F square = m_fma##S(w * g, g, v[i] * alpha), spread = square;                                                 \
             v[i] = square;                                                                                                \
             if (centered) {                                                                                               \
-                mean[i] = lerp##S(mean[i], g, w);                                                                         \
-                spread = m_fma##S(-mean[i], mean[i], square);                                                             \
+                F average = lerp##S(mean[i], g, w);                                                                       \
+                mean[i] = average;                                                                                        \
+                spread = m_fma##S(-average, average, square);                                                             \
             }                                                                                                             \
             F root = m_sqrt##S(spread) + eps;                                                                             \
             if (momentum) {                                                                                               \
-                buf[i] = buf[i] * mu + g / root;                                                                          \
-                p[i] = m_fma##S(lr, buf[i], p[i]);                                                                        \
+                F b = buf[i] * mu + g / root;                                                                             \
+                buf[i] = b;                                                                                               \
+                p[i] = m_fma##S(lr, b, p[i]);                                                                             \
             } else {                                                                                                      \
                 p[i] = p[i] + lr * g / root;                                                                              \
             }                                                                                                             \
         }                                                                                                                 \
     }                                                                                                                     \
-    static void adagrad##S(const step *s, void *p_, const void *g_, void *const *state, int64_t n)                        \
+    static void rmsprop##S(const step *s, void *p, const void *g, void *const *state, int64_t n)                          \
     {                                                                                                                     \
-        F *p = (F *)p_, *sum = (F *)state[0];                                                                             \
-        const F *gs = (const F *)g_;                                                                                      \
-        const F eps = (F)s->eps, lr = (F)-s->lr;                                                                          \
+        F *v = (F *)state[0], *buf = (F *)state[1], *mean = (F *)state[2];                                                \
+        const bool wd = s->weight_decay != 0;                                                                             \
+        if (s->a->centered)                                                                                               \
+            s->momentum ? rmsprop_loop##S(s, p, g, v, buf, mean, n, wd, true, true) : rmsprop_loop##S(s, p, g, v, buf, mean, n, wd, true, false); \
+        else if (s->momentum)                                                                                             \
+            rmsprop_loop##S(s, p, g, v, buf, mean, n, wd, false, true);                                                   \
+        else                                                                                                              \
+            wd ? rmsprop_loop##S(s, p, g, v, buf, mean, n, true, false, false) : rmsprop_loop##S(s, p, g, v, buf, mean, n, false, false, false); \
+    }                                                                                                                     \
+    LOOP adagrad_loop##S(const step *s, F *p, const F *gs, F *sum, int64_t n, bool wd)                                    \
+    {                                                                                                                     \
+        const F eps = (F)s->eps, lr = (F)-s->lr, scale = (F)s->scale, decay = (F)s->weight_decay;                         \
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                                              \
         {                                                                                                                 \
-            F g = gradient##S(s, gs[i], p[i]), total = m_fma##S(g, g, sum[i]);                                            \
+            F g = wd ? m_fma##S(decay, p[i], gs[i] * scale) : gs[i] * scale, total = m_fma##S(g, g, sum[i]);              \
             sum[i] = total;                                                                                               \
             p[i] = p[i] + lr * g / (m_sqrt##S(total) + eps);                                                              \
         }                                                                                                                 \
+    }                                                                                                                     \
+    static void adagrad##S(const step *s, void *p, const void *g, void *const *state, int64_t n)                          \
+    {                                                                                                                     \
+        s->weight_decay != 0 ? adagrad_loop##S(s, p, g, state[0], n, true) : adagrad_loop##S(s, p, g, state[0], n, false); \
     }
 STEPS(float, _f32)
 STEPS(double, _f64)
