@@ -18,7 +18,7 @@ rl_status rl_shape_numel(int ndim, const int64_t *shape, int64_t *out)
         overflow |= __builtin_mul_overflow(n, shape[i], &n);
     }
     if (overflow && !empty)
-        return rl_fail(RL_ERR_RUNTIME, "numel: integer multiplication overflow for shape %s", rl_shape_text(ndim, shape));
+        return rl_fail(RL_ERR_RUNTIME, "Storage size calculation overflowed with sizes=%s", rl_shape_text(ndim, shape));
     *out = empty ? 0 : n;
     return RL_OK;
 }

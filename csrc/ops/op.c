@@ -101,13 +101,15 @@ fail:
     return st;
 }
 
-static rl_status check_no_grad_for_out(const rl_call *c)
+static rl_status check_no_grad_for_out(const rl_call *c, const rl_op *op)
 {
     bool any = false;
     for (int k = 0; k < c->nout; k++)
         any |= rl_tensor_requires_grad(c->out[k]);
     for (int k = 0; k < c->nargs; k++)
         any |= c->args[k].t && rl_tensor_requires_grad(c->args[k].t);
+    for (int k = 0; strstr(op->signature, "(Tensor[] ") && k < c->args[0].tensors.n; k++)
+        any |= c->args[0].tensors.v[k] && rl_tensor_requires_grad(c->args[0].tensors.v[k]);
     if (any && rl_state_get()->grad_mode)
         return rl_fail(RL_ERR_RUNTIME, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
                        c->op->name);
@@ -118,7 +120,7 @@ static rl_status write_out(rl_call *c, const rl_op *op, rl_op_fn function, rl_re
 {
     rl_status st;
     rl_result made = {0};
-    RL_RETURN(check_no_grad_for_out(c));
+    RL_RETURN(check_no_grad_for_out(c, op));
     bool old = rl_grad_off();
     RL_TRY(function(c, &made));
     for (int k = 0; k < c->nout && k < made.n; k++) { /* all are checked before one is written */
