@@ -300,7 +300,8 @@ static PyMethodDef methods[] = {{"nbytes", nbytes, METH_NOARGS, "nbytes() -> int
                                  "from_file(filename, shared=False, nbytes=0) -> UntypedStorage"},
                                 {NULL, NULL, 0, NULL}};
 static PyGetSetDef getset[] = {{"device", device, NULL, NULL, NULL}, {"_cdata", cdata, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
-static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(storage_object, weakrefs), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(storage_object, weakrefs), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
 static PyType_Slot slots[] = {{Py_tp_new, storage_new}, {Py_tp_dealloc, storage_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
                               {Py_tp_members, members}, {Py_tp_repr, repr},               {Py_sq_length, length},   {0, NULL}};
 static PyType_Spec spec = {

@@ -105,7 +105,8 @@ class _no_grad:
 # ---- types ---------------------------------------------------------------------------------------------------------------------
 
 _TYPE_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
-               "ByteTensor": "uint8", "CharTensor": "int8", "ShortTensor": "int16", "IntTensor": "int32", "LongTensor": "int64", "BoolTensor": "bool"}
+               "ByteTensor": "uint8", "CharTensor": "int8", "ShortTensor": "int16", "IntTensor": "int32",
+               "LongTensor": "int64", "BoolTensor": "bool"}
 
 
 class _TypedMeta(type):
@@ -192,7 +193,8 @@ def _volatile(self: Tensor) -> bool:
 _METHODS: dict[str, Any] = {
     "__repr__": _repr, "__format__": _format, "__iter__": _iter, "__contains__": _contains, "__reversed__": _reversed,
     "__reduce_ex__": _reduce_ex, "__setstate__": _setstate, "__deepcopy__": _deepcopy, "__array_priority__": 1000, "type": _type,
-    "apply_": _apply_, "map_": _map_, "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type, "reinforce": _reinforce, "volatile": property(_volatile),
+    "apply_": _apply_, "map_": _map_, "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type,
+    "reinforce": _reinforce, "volatile": property(_volatile),
 }
 for _name, _value in _METHODS.items():
     if _name.startswith("__") or not hasattr(Tensor, _name):

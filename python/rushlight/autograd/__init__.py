@@ -14,7 +14,7 @@ backward = _C._autograd_backward
 grad = _C._autograd_grad
 is_grad_enabled = _C.is_grad_enabled
 
-__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", 
+__all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
            "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled"]
 
 _LAZY = {"functional", "graph", "profiler"}

@@ -95,7 +95,8 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     return _unwrap(out_tuple, _finish(outputs, create_graph)), _unwrap(in_tuple, _finish(product, create_graph))
 
 
-def _jvp(outputs: tuple[Tensor, ...], values: tuple[Tensor, ...], vs: tuple[Tensor, ...], strict: bool, create_graph: bool) -> tuple[Tensor, ...]:
+def _jvp(outputs: tuple[Tensor, ...], values: tuple[Tensor, ...], vs: tuple[Tensor, ...], strict: bool,
+         create_graph: bool) -> tuple[Tensor, ...]:
     """J v as the derivative of u -> u^T J, which is linear in u."""
     seeds = tuple(rushlight.zeros_like(o).requires_grad_() for o in outputs)
     transposed = _fill(_grad(outputs, values, seeds, True), values, strict, "jvp")
