@@ -70,8 +70,18 @@ static void export_free(dl_export *e)
     free(e);
 }
 
-static void delete_plain(dl_managed *m) { export_free(m->context); }
-static void delete_versioned(dl_versioned *m) { export_free(m->context); }
+/* Consumers may call these on any thread; counts change under the GIL. */
+static void delete_any(dl_export *e)
+{
+    if (!Py_IsInitialized())
+        return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    export_free(e);
+    PyGILState_Release(gil);
+}
+
+static void delete_plain(dl_managed *m) { delete_any(m->context); }
+static void delete_versioned(dl_versioned *m) { delete_any(m->context); }
 
 static void capsule_free(PyObject *capsule)
 {
