@@ -11,7 +11,7 @@ typedef struct attribute {
     bool keeps_class; /* the result is an object that has its class already: grad, _base */
 } attribute;
 
-static PyObject *give(rl_status st, rl_tensor *t) { return RL_LIKELY(st == RL_OK) ? rl_py_wrap(t) : rl_py_raise(st); }
+static PyObject *give(rl_status st, rl_tensor **t) { return RL_LIKELY(st == RL_OK) ? rl_py_wrap(*t) : rl_py_raise(st); }
 
 static PyObject *read_attribute(PyObject *self, void *closure)
 {
@@ -48,7 +48,7 @@ static PyObject *get_T(PyObject *self, rl_tensor *t)
         if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0)
             return NULL;
     }
-    return give(rl_permute(t, t->ndim, dims, &out), out);
+    return give(rl_permute(t, t->ndim, dims, &out), &out);
 }
 
 static PyObject *matrix_transpose(rl_tensor *t, const char *name)
@@ -56,7 +56,7 @@ static PyObject *matrix_transpose(rl_tensor *t, const char *name)
     rl_tensor *out = NULL;
     if (t->ndim < 2)
         return PyErr_Format(PyExc_RuntimeError, "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.", name, t->ndim);
-    return give(rl_transpose(t, -2, -1, &out), out);
+    return give(rl_transpose(t, -2, -1, &out), &out);
 }
 static PyObject *get_mT(PyObject *self, rl_tensor *t) { return matrix_transpose(t, "mT"); }
 static PyObject *get_mH(PyObject *self, rl_tensor *t) { return matrix_transpose(t, "mH"); }
@@ -138,7 +138,7 @@ static PyObject *get_retains_grad(PyObject *self, rl_tensor *t) { return PyBool_
 static PyObject *get_data(PyObject *self, rl_tensor *t)
 {
     rl_tensor *out = NULL;
-    return give(rl_tensor_on_storage(t->storage, NULL, t->ndim, t->shape, t->strides, t->offset, (rl_dtype)t->dtype, &out), out);
+    return give(rl_tensor_on_storage(t->storage, NULL, t->ndim, t->shape, t->strides, t->offset, (rl_dtype)t->dtype, &out), &out);
 }
 
 static PyObject *get_backward_hooks(PyObject *self, rl_tensor *t)

@@ -518,7 +518,7 @@ static PyObject *as_tensor(PyObject *m, PyObject *const *args, Py_ssize_t nargs,
         rl_device dev = o.has_device ? o.device : rl_tensor_device(x);
         if (d == (rl_dtype)x->dtype && rl_device_same(dev, rl_tensor_device(x)))
             return Py_NewRef(a[0]);
-        return rl_py_give(rl_to(x, d, dev, false, RL_FORMAT_PRESERVE, &t), t);
+        return rl_py_give(rl_to(x, d, dev, false, RL_FORMAT_PRESERVE, &t), &t);
     }
     t = rl_py_is_array(a[0]) ? rl_py_array_tensor(a[0], true) : rl_py_data_tensor(a[0], &o);
     if (t)
@@ -566,7 +566,7 @@ static PyObject *asarray(PyObject *m, PyObject *const *args, Py_ssize_t nargs, P
     rl_tensor_release(t);
     if (st == RL_OK && o.requires_grad && !out->grad_fn)
         return give_leaf(out, true);
-    return rl_py_give(st, out);
+    return rl_py_give(st, &out);
 }
 
 static PyObject *scalar_tensor(PyObject *m, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

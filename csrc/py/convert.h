@@ -9,8 +9,8 @@
 /* Binds a vectorcall to names[0..n): out[k] is borrowed or NULL. The first `npos` may be positional, the first `nrequired` must be there. */
 bool rl_py_bind(const char *fn, const char *const *names, int n, int npos, int nrequired, PyObject *const *args, Py_ssize_t nargs,
                 PyObject *kwnames, PyObject **out);
-/* The exception of `st`, or none: for functions that give a status and a tensor. */
-static inline PyObject *rl_py_give(rl_status st, rl_tensor *t) { return RL_LIKELY(st == RL_OK) ? rl_py_wrap(t) : rl_py_raise(st); }
+/* The tensor that a call left in *t, wrapped, or the exception of its status. A pointer: arguments are evaluated in any order. */
+static inline PyObject *rl_py_give(rl_status st, rl_tensor **t) { return RL_LIKELY(st == RL_OK) ? rl_py_wrap(*t) : rl_py_raise(st); }
 bool rl_py_to_bool(const char *fn, const char *name, PyObject *o, bool *out); /* exactly a bool; o NULL: *out stays */
 
 /* dtype=, device=, requires_grad=, pin_memory= of one call; None and NULL mean "not given". */

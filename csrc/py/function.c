@@ -26,7 +26,7 @@ static PyObject *materialized(const rl_node *n, int k)
 {
     const rl_out_meta *m = &n->outs[k];
     rl_tensor *t = NULL;
-    return rl_py_give(rl_zeros(m->ndim, m->shape, (rl_dtype)m->dtype, m->device, &t), t);
+    return rl_py_give(rl_zeros(m->ndim, m->shape, (rl_dtype)m->dtype, m->device, &t), &t);
 }
 
 static PyObject *backward_args(context *c, const rl_node *n, rl_tensor *const *gout)
@@ -164,7 +164,7 @@ static PyObject *view_of(rl_tensor *t)
     rl_status st = rl_view_new(t, t->ndim, t->shape, t->strides, t->offset, &view);
     if (st == RL_OK)
         rl_view_mark(view, RL_VIEW_CUSTOM);
-    return rl_py_give(st, view);
+    return rl_py_give(st, &view);
 }
 
 static PyObject *plain(PyObject *o, bool is_input)
@@ -172,7 +172,7 @@ static PyObject *plain(PyObject *o, bool is_input)
     rl_tensor *t = rl_py_unwrap(o), *alias = NULL;
     if (!rl_tensor_requires_grad(t) || !is_input)
         return Py_NewRef(o);
-    return rl_py_give(rl_tensor_alias(t, &alias), alias);
+    return rl_py_give(rl_tensor_alias(t, &alias), &alias);
 }
 
 /* The output `o` as what apply returns, with node n as its history (NULL: none is needed). */
@@ -432,7 +432,7 @@ static PyObject *saved_tensors(PyObject *self, void *ignored)
     PyObject *out = PyTuple_New(n->nsaved);
     for (int k = 0; out && k < n->nsaved; k++) {
         rl_tensor *t = NULL;
-        PyObject *o = rl_py_give(rl_node_unpack(n, k, &t), t);
+        PyObject *o = rl_py_give(rl_node_unpack(n, k, &t), &t);
         if (!o)
             Py_CLEAR(out);
         else

@@ -28,12 +28,12 @@ static bool raise(rl_status st)
 
 /* ---- one item ---- */
 
-static bool replace(rl_indexing *w, rl_status st, rl_tensor *view)
+static bool replace(rl_indexing *w, rl_status st, rl_tensor **view)
 {
     if (st != RL_OK)
         return raise(st);
     rl_tensor_release(w->x);
-    w->x = view;
+    w->x = *view;
     return true;
 }
 
@@ -60,7 +60,7 @@ static bool add_select(rl_indexing *w, int64_t i, int position)
                      (long long)size);
         return false;
     }
-    return replace(w, rl_select(w->x, w->dim, i, &view), view);
+    return replace(w, rl_select(w->x, w->dim, i, &view), &view);
 }
 
 /* `always`: a full slice too is a node of its own, as for a lone slice. */
@@ -87,13 +87,13 @@ static bool add_slice(rl_indexing *w, PyObject *o, bool always)
     int dim = w->dim++;
     if (!always && start == 0 && stop == size && step == 1)
         return true;
-    return replace(w, rl_slice(w->x, dim, start, stop, step, &view), view);
+    return replace(w, rl_slice(w->x, dim, start, stop, step, &view), &view);
 }
 
 static bool add_none(rl_indexing *w)
 {
     rl_tensor *view = NULL;
-    return replace(w, rl_unsqueeze(w->x, w->dim, &view), view);
+    return replace(w, rl_unsqueeze(w->x, w->dim, &view), &view);
 }
 
 /* Takes over t. Integers become int64, bytes a mask. */
@@ -311,7 +311,7 @@ PyObject *rl_py_getitem(PyObject *self, PyObject *index)
     }
     if (rl_py_small_int(index, &i) && x->ndim && i < x->shape[0] && i >= -x->shape[0]) {
         st = rl_select(x, 0, i, &out);
-        return rl_py_give(st, out);
+        return rl_py_give(st, &out);
     }
     if (PySlice_Check(index)) {
         w = (rl_indexing){.x = rl_tensor_retain(x)};
@@ -329,7 +329,7 @@ PyObject *rl_py_getitem(PyObject *self, PyObject *index)
     else
         st = RL_OK, out = rl_tensor_retain(w.x);
     indexing_clear(&w);
-    return rl_py_give(st, out);
+    return rl_py_give(st, &out);
 }
 
 /* ---- assignment ---- */

@@ -6,11 +6,11 @@
 
 static const rl_device cpu = {RL_DEVICE_CPU, -1};
 
-static rl_tensor *give(rl_status st, rl_tensor *t)
+static rl_tensor *give(rl_status st, rl_tensor **t)
 {
     if (st != RL_OK)
         rl_py_raise(st);
-    return st == RL_OK ? t : NULL;
+    return st == RL_OK ? *t : NULL;
 }
 
 static rl_tensor *of_sizes(PyObject *const *items, Py_ssize_t n, rl_dtype dtype, rl_device device)
@@ -32,7 +32,7 @@ static rl_tensor *of_sizes(PyObject *const *items, Py_ssize_t n, rl_dtype dtype,
         if (!rl_py_to_int64(items[k], &shape[k]))
             return NULL;
     }
-    return give(rl_tensor_empty((int)n, shape, dtype, device, &t), t);
+    return give(rl_tensor_empty((int)n, shape, dtype, device, &t), &t);
 }
 
 static rl_tensor *of_tensor(rl_tensor *x, rl_dtype dtype)
@@ -42,7 +42,7 @@ static rl_tensor *of_tensor(rl_tensor *x, rl_dtype dtype)
         PyErr_Format(PyExc_TypeError, "expected a tensor of dtype %s (got %s)", rl_dtype_name(dtype), rl_dtype_name((rl_dtype)x->dtype));
         return NULL;
     }
-    return give(rl_tensor_alias(x, &t), t);
+    return give(rl_tensor_alias(x, &t), &t);
 }
 
 static rl_tensor *of_data(PyObject *data, rl_dtype dtype, rl_device device)
@@ -84,7 +84,7 @@ static rl_tensor *construct(PyObject *const *args, Py_ssize_t n, rl_dtype dtype,
     if (n == 0) {
         int64_t zero = 0;
         rl_tensor *t = NULL;
-        return give(rl_tensor_empty(1, &zero, dtype, device, &t), t);
+        return give(rl_tensor_empty(1, &zero, dtype, device, &t), &t);
     }
     return of_sizes(args, n, dtype, device);
 }
