@@ -5,7 +5,8 @@ from . import functional, init, modules, parameter, utils
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules_all
 
-__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "functional", "init", "modules", "parameter", "utils", *_modules_all]
+__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "functional", "init", "modules", "parameter", "utils",
+           *_modules_all]
 
 
 def factory_kwargs(kwargs):

@@ -44,11 +44,13 @@ def _rows():
 
 def _warn_size(input: Tensor, target: Tensor) -> None:
     if target.size() != input.size():
-        warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely lead to "
+        warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely "
+                      "lead to "
                       "incorrect results due to broadcasting. Please ensure they have the same size.", stacklevel=3)
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+def mse_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean",
+             weight: Tensor | None = None) -> Tensor:
     """(input - target)², times weight; with "mean" divided by the sum of the weights."""
     if input.shape != target.shape:
         _warn_size(input, target)
@@ -122,7 +124,8 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     """-(target * log(input) + (1 - target) * log(1 - input)); logarithms limited to -100."""
     code = _enum(_reduction_of(size_average, reduce, reduction))
     if target.size() != input.size():
-        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. Please ensure "
+        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. "
+                         "Please ensure "
                          "they have the same size.")
     if weight is not None:
         weight = weight.expand(rushlight.broadcast_shapes(target.size(), weight.size()))
@@ -142,14 +145,17 @@ def kl_div(input: Tensor, target: Tensor, size_average=None, reduce=None, reduct
     """target * (log(target) - input); "batchmean" divides the sum by the batch's size."""
     reduction = _reduction_of(size_average, reduce, reduction)
     if reduction == "mean":
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch "
-                      "size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major "
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
+                      "the batch "
+                      "size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the "
+                      "next major "
                       "release.", stacklevel=2)
     reduced = _rows().kl_div(input, target, _enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
     return reduced / input.size()[0] if reduction == "batchmean" and input.dim() != 0 else reduced
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average=None, eps: float = 1e-8, reduce=None,
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average=None, eps: float = 1e-8,
+                     reduce=None,
                      reduction: str = "mean") -> Tensor:
     """exp(input) - target * input, or input - target * log(input + eps); full: plus Stirling's term where target > 1."""
     reduction = _reduction_of(size_average, reduce, reduction)
@@ -174,7 +180,8 @@ def _gaussian_check(input: Tensor, var: Tensor) -> Tensor:
     return var
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Tensor:
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+                      reduction: str = "mean") -> Tensor:
     """(log(var) + (input - target)² / var) / 2 with var at least eps; full: plus log(2 pi) / 2."""
     if not isinstance(var, Tensor):
         if var < 0:
@@ -197,13 +204,15 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
                         reduction: str = "mean") -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
     if not input1.dim() == input2.dim() == target.dim():
-        raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: {input1.size()}, input2: "
+        raise RuntimeError(f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: {input1.size()}, "
+                           "input2: "
                            f"{input2.size()}, target: {target.size()} ")
     loss = (-target * (input1 - input2) + margin).clamp_min(0)
     return _reduce(loss, _reduction_of(size_average, reduce, reduction))
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average=None, reduce=None,
+                         reduction: str = "mean") -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1."""
     zero = rushlight.zeros_like(input)
     loss = rushlight.where(target != 1, (margin - input).clamp_min(0), zero) + rushlight.where(target != -1, input, zero)
@@ -311,7 +320,8 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
         raise ValueError(f"margin must be greater than 0, got {margin}")
     dims = anchor.ndim, positive.ndim, negative.ndim
     if not dims[0] == dims[1] == dims[2]:
-        raise RuntimeError(f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor "
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+                           "anchor "
                            f"{dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs")
     to_positive, to_negative = distance(anchor, positive), distance(anchor, negative)
     if swap:

@@ -264,7 +264,8 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> 
     return _C.feature_dropout_(input, p, training) if inplace else _C.feature_dropout(input, p, training)
 
 
-_SHAPES = ("To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to provide channel-wise dropout on "
+_SHAPES = ("To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to provide channel-wise "
+           "dropout on "
            "inputs with {n} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. {a}D or {b}D inputs).")
 
 
@@ -272,7 +273,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Zeroes whole channels of (N, C, L) or (C, L)."""
     _check_p(p)
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to provide "
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
+                           "provide "
                            "channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension "
                            "(i.e. 2D or 3D inputs).")
     if input.dim() == 3:
@@ -284,12 +286,16 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Zeroes whole channels of (N, C, H, W)."""
     _check_p(p)
     if input.dim() not in (3, 4):
-        warnings.warn(f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and will result in an error in a future "
+        warnings.warn(f"dropout2d: Received a {input.dim()}-D input to dropout2d, which is deprecated and will result in an error in a "
+                      "future "
                       "release. " + _SHAPES.format(name="dropout2d", n=2, a=3, b=4), stacklevel=2)
     if input.dim() == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is "
-                      "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to interpret the "
-                      "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
+        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input "
+                      "is "
+                      "interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to "
+                      "interpret the "
+                      "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, "
+                      "please "
                       "switch to using dropout1d instead.", stacklevel=2)
     return _feature_dropout(input, p, training, inplace)
 
@@ -298,7 +304,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     _check_p(p)
     if input.dim() not in (4, 5):
-        warnings.warn(f"dropout3d: Received a {input.dim()}-D input to dropout3d, which is deprecated and will result in an error in a future "
+        warnings.warn(f"dropout3d: Received a {input.dim()}-D input to dropout3d, which is deprecated and will result in an error in a "
+                      "future "
                       "release. " + _SHAPES.format(name="dropout3d", n=3, a=4, b=5), stacklevel=2)
     if input.dim() != 4:
         return _feature_dropout(input, p, training, inplace)

@@ -32,8 +32,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return Tensor._make_subclass(cls, data, requires_grad)
         t = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
-            raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance "
-                               f"of the same type, but return type {type(t).__name__} was found instead. To use the type as a Parameter, please "
+            raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an "
+                               "instance "
+                               f"of the same type, but return type {type(t).__name__} was found instead. To use the type as a Parameter, "
+                               "please "
                                "correct the detach() semantics defined by its __torch_dispatch__() implementation.")
         t._is_param = True
         return t
@@ -64,8 +66,6 @@ def _rebuild_parameter(data, requires_grad, backward_hooks, state=None):
 class _Uninitialized:
     """What a parameter or buffer without a shape can do: be moved and be given a shape."""
 
-    _allowed = ("is_floating_point", "half", "float", "double", "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "_has_compatible_shallow_copy_type")
-
     def materialize(self, shape, device=None, dtype=None):
         """Gives it `shape`; its class becomes `cls_to_become`. The values are uninitialised."""
         new = rushlight.empty(shape, device=self.device if device is None else device, dtype=self.dtype if dtype is None else dtype)
@@ -74,7 +74,8 @@ class _Uninitialized:
 
     @property
     def shape(self):
-        raise RuntimeError("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when "
+        raise RuntimeError("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+                           "`load_state_dict` when "
                            "trying to load an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters "
                            "before accessing their attributes.")
 

@@ -17,10 +17,12 @@ class _Combined(base.LRScheduler):
             if not hasattr(s, "optimizer"):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(s, base.ReduceLROnPlateau):
-                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be specified when "
+                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+                                 "specified when "
                                  f"calling `step`, but got one at index {i} in the given schedulers sequence.")
             if optimizer != s.optimizer:
-                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got scheduler {type(s).__name__} at index {i} "
+                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got scheduler {type(s).__name__} "
+                                 f"at index {i} "
                                  f"has {s.optimizer}, which is different from {type(optimizer).__name__}.")
 
     def state_dict(self) -> dict[str, Any]:
@@ -40,7 +42,8 @@ class SequentialLR(_Combined):
     def __init__(self, optimizer, schedulers, milestones: list[int], last_epoch: int = -1) -> None:
         self._check(optimizer, schedulers, "")
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but "
+            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
+                             "points, but "
                              f"got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}")
         self._schedulers, self._milestones = schedulers, milestones
         self.last_epoch = last_epoch + 1

@@ -10,16 +10,17 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(_KernelOptimizer):
-    """s = s + g², p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps). The state is made at once, from initial_accumulator_value."""
+    """s = s + g², p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps). The state is made at once."""
 
     _kind = 4
 
-    def __init__(self, params, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
+    def __init__(self, params, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+                 initial_accumulator_value: float = 0,
                  eps: float = 1e-10, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
                  fused: bool | None = None) -> None:
         _check_lr(lr)
-        for value, text in ((lr_decay, "lr_decay"), (weight_decay, "weight_decay"), (initial_accumulator_value, "initial_accumulator_value"),
-                            (eps, "epsilon")):
+        for value, text in ((lr_decay, "lr_decay"), (weight_decay, "weight_decay"),
+                            (initial_accumulator_value, "initial_accumulator_value"), (eps, "epsilon")):
             if not value >= 0.0:
                 raise ValueError(f"Invalid {text} value: {value}")
         super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,

@@ -13,7 +13,8 @@ class Adam(_KernelOptimizer):
     """Adam: m = lerp(m, g, 1 - beta1), v = beta2 * v + (1 - beta2) * g², p = p - lr / c1 * m / (sqrt(v) / sqrt(c2) + eps) with the bias
     corrections c = 1 - beta^t.
 
-    weight_decay adds weight_decay * p to g, or with decoupled_weight_decay multiplies p by 1 - lr * weight_decay. amsgrad uses the largest v so far.
+    weight_decay adds weight_decay * p to g, or with decoupled_weight_decay multiplies p by 1 - lr * weight_decay. amsgrad uses the largest
+    v so far.
     """
 
     _kind = 1
@@ -50,7 +51,8 @@ class Adam(_KernelOptimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
-            for name, value in (("amsgrad", False), ("maximize", False), ("foreach", None), ("capturable", False), ("differentiable", False),
+            for name, value in (("amsgrad", False), ("maximize", False), ("foreach", None), ("capturable", False), ("differentiable",
+                                                                                                                    False),
                                 ("decoupled_weight_decay", False), ("fused", None)):
                 group.setdefault(name, value)
             for p in group["params"]:

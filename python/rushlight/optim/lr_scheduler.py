@@ -14,11 +14,13 @@ from rushlight._C import Tensor
 
 from .optimizer import Optimizer
 
-__all__ = ["LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "SequentialLR", "CosineAnnealingLR",
-           "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LRScheduler"]
+__all__ = ["LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "SequentialLR",
+           "CosineAnnealingLR", "ChainedScheduler", "ReduceLROnPlateau", "CyclicLR", "CosineAnnealingWarmRestarts", "OneCycleLR",
+           "PolynomialLR", "LRScheduler"]
 
 EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` to step the "
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` "
+    "to step the "
     "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable form, where "
     "available. Please open an issue if you are unable to replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose.")
 _LINK = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
@@ -109,10 +111,12 @@ class LRScheduler:
         if getattr(self.optimizer, "_opt_called", False):
             return
         if "step" in self.optimizer.__dict__:
-            warnings.warn("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure to "
+            warnings.warn("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make "
+                          "sure to "
                           "call `optimizer.step()` before `lr_scheduler.step()`. " + _LINK, UserWarning, stacklevel=3)
         else:
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call them in "
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
+                          "them in "
                           "the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this will result in PyTorch "
                           "skipping the first value of the learning rate schedule. " + _LINK, UserWarning, stacklevel=3)
 
@@ -289,7 +293,8 @@ class LinearLR(LRScheduler):
         return self._times(1.0 + part / (self.total_iters * self.start_factor + (self.last_epoch - 1) * part))
 
     def _get_closed_form_lr(self) -> list:
-        return [base_lr * (self.start_factor + (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters)
+        return [base_lr * (self.start_factor + (self.end_factor - self.start_factor) * min(self.total_iters,
+                                                                                           self.last_epoch) / self.total_iters)
                 for base_lr in self.base_lrs]
 
 
@@ -347,7 +352,8 @@ class CosineAnnealingLR(LRScheduler):
         return [ratio * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
 
     def _get_closed_form_lr(self) -> list:
-        return [self.eta_min + (base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2 for base_lr in self.base_lrs]
+        return [self.eta_min + (base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+                for base_lr in self.base_lrs]
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -401,8 +407,10 @@ class ReduceLROnPlateau(LRScheduler):
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
-                raise RuntimeError(f"The number of param groups in the `optimizer` ({len(groups)}) differs from when `ReduceLROnPlateau` was "
-                                   f"initialized ({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
+                raise RuntimeError(f"The number of param groups in the `optimizer` ({len(groups)}) differs from when `ReduceLROnPlateau` "
+                                   "was "
+                                   f"initialized ({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. "
+                                   "Please "
                                    "modify the `min_lrs` field to match the length of the `optimizer` param groups.")
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, low in zip(groups, self.min_lrs, strict=True):

@@ -119,7 +119,8 @@ class Optimizer:
         self.defaults = defaults
         self._init_hooks()
         if isinstance(params, Tensor):
-            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got " + _typename(params))
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                            + _typename(params))
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         groups = list(params)
@@ -203,7 +204,8 @@ class Optimizer:
         return out
 
     @staticmethod
-    def _process_value_according_to_param_policy(param: Tensor, value: Tensor, param_id: int, param_groups: list[dict], key: Any = None) -> Tensor:
+    def _process_value_according_to_param_policy(param: Tensor, value: Tensor, param_id: int, param_groups: list[dict],
+                                                 key: Any = None) -> Tensor:
         """A state tensor as it must be beside its parameter: of its dtype and device; "step" stays as it is."""
         if key == "step":
             group = next((g for g in param_groups if param_id in g["params"]), {})
@@ -257,7 +259,8 @@ class Optimizer:
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
         if isinstance(params, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change "
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+                            "change "
                             "between runs. Please use a list instead.")
         params = [params] if isinstance(params, Tensor) else list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]

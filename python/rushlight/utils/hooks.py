@@ -160,7 +160,8 @@ class BackwardHook:
             if out is None:
                 continue
             if len(out) != self.n_outputs:
-                raise RuntimeError(f"Backward pre hook returned an invalid number of grad_output, got {len(out)}, but expected {self.n_outputs}")
+                raise RuntimeError(f"Backward pre hook returned an invalid number of grad_output, got {len(out)}, but expected "
+                                   f"{self.n_outputs}")
             self.grad_outputs = out
         grads = self.grad_outputs
         if self.input_index is None:
@@ -169,10 +170,12 @@ class BackwardHook:
 
     def _without_inputs(self):
         warnings.warn("Full backward hook is firing when gradients are computed with respect to module outputs since no inputs require "
-                      "gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook "
+                      "gradients. See "
+                      "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook "
                       "for more details.", stacklevel=5)
         for hook in self.user_hooks:
             res = hook(self.module, (None,) * self.n_inputs, self.grad_outputs)
             if res is not None and not (isinstance(res, tuple) and all(r is None for r in res)):
-                raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or None for all gradients.")
+                raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or None for all "
+                                   "gradients.")
         self.grad_outputs = None

@@ -11,4 +11,5 @@ from .module import Module
 from .normalization import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
-__all__ = ["Module"] + [name for m in (activation, container, distance, dropout, flatten, linear, loss, normalization, sparse) for name in m.__all__]
+__all__ = ["Module"] + [name for m in (activation, container, distance, dropout, flatten, linear, loss, normalization,
+                                       sparse) for name in m.__all__]

@@ -121,7 +121,8 @@ class _Stateful:
     def _check_entry(self, key, param, value, assign, errors):
         """The value that may be copied into `param`, or None with the reason added to errors."""
         if not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
-            errors.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received '
+            errors.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
+                          'received '
                           f"{type(value)}")
             return None
         if is_lazy(param):
@@ -129,12 +130,15 @@ class _Stateful:
         if param.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
             value = value[0]
         if value.shape != param.shape:
-            errors.append(f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current model is "
+            errors.append(f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current "
+                          "model is "
                           f"{param.shape}.")
             return None
         if param.is_meta and not value.is_meta and not assign:
-            warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a "
-                          "no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the "
+            warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+                          "which is a "
+                          "no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key "
+                          "in the "
                           "module instead of copying them in place?)", stacklevel=2)
         return value
 
@@ -149,7 +153,8 @@ class _Stateful:
                 else:
                     param.copy_(value)
         except Exception as e:
-            errors.append(f'While copying the parameter named "{key}", whose dimensions in the model are {param.size()} and whose dimensions in '
+            errors.append(f'While copying the parameter named "{key}", whose dimensions in the model are {param.size()} and whose '
+                          'dimensions in '
                           f"the checkpoint are {value.size()}, an exception occurred : {e.args}.")
 
     def _load_extra_state(self, state_dict, key, strict, missing, unexpected, do) -> None:
@@ -201,7 +206,8 @@ class _Stateful:
         keys = _IncompatibleKeys(missing, unexpected)
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, keys) is not None:
-                raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
+                raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                                     "values, if "
                                      "incompatible_keys need to be modified, it should be done inplace.")
 
     def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):

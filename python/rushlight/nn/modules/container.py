@@ -416,7 +416,8 @@ class ParameterDict(Module):
     def update(self, parameters) -> None:
         """Adds the entries of a mapping (sorted by key unless it is ordered) or of an iterable of pairs."""
         if not isinstance(parameters, container_abcs.Iterable):
-            raise TypeError(f"ParametersDict.update should be called with an iterable of key/value pairs, but got {type(parameters).__name__}")
+            raise TypeError("ParametersDict.update should be called with an iterable of key/value pairs, but got "
+                            f"{type(parameters).__name__}")
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             pairs = list(parameters.items())
         elif isinstance(parameters, container_abcs.Mapping):

@@ -112,8 +112,8 @@ class Module(_Hooked, _Stateful, _C._ModuleBase):
                 raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         self.__dict__.update(
             training=True, _parameters={}, _buffers={}, _non_persistent_buffers_set=set(), _backward_pre_hooks=OrderedDict(),
-            _backward_hooks=OrderedDict(), _is_full_backward_hook=None, _forward_hooks=OrderedDict(), _forward_hooks_with_kwargs=OrderedDict(),
-            _forward_hooks_always_called=OrderedDict(), _forward_pre_hooks=OrderedDict(), _forward_pre_hooks_with_kwargs=OrderedDict(),
+            _backward_hooks=OrderedDict(), _is_full_backward_hook=None, _forward_hooks=OrderedDict(),
+            _forward_hooks_with_kwargs=OrderedDict(), _forward_hooks_always_called=OrderedDict(), _forward_pre_hooks=OrderedDict(), _forward_pre_hooks_with_kwargs=OrderedDict(),
             _state_dict_hooks=OrderedDict(), _state_dict_pre_hooks=OrderedDict(), _load_state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_post_hooks=OrderedDict(), _modules={})
         if self.call_super_init:
@@ -159,7 +159,8 @@ class Module(_Hooked, _Stateful, _C._ModuleBase):
         if not isinstance(param, Parameter):
             raise TypeError(f"cannot assign '{_typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)")
         if param.grad_fn:
-            raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express "
+            raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
+                             "express "
                              f"'{name}' as a function of another Tensor, compute the value in the forward() method.")
         self._parameters[name] = _registration_hooks(_hooks._global_parameter_registration_hooks, self, name, param)
 
@@ -340,7 +341,8 @@ class Module(_Hooked, _Stateful, _C._ModuleBase):
         return self._apply(lambda t: rushlight.empty_like(t, device=device), recurse=recurse)
 
     def to(self, *args, **kwargs) -> "Module":
-        """to(device, dtype, non_blocking), to(dtype), to(tensor), to(memory_format=…): in place; only floating-point tensors change dtype."""
+        """to(device, dtype, non_blocking), to(dtype), to(tensor), to(memory_format=…): in place; only floating-point tensors change
+        dtype."""
         device, dtype, non_blocking, memory_format = _parse_to(args, dict(kwargs))
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")

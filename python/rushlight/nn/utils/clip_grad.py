@@ -18,7 +18,8 @@ def _gradients(parameters) -> list[Tensor]:
 
 def _check_finite(norm: float, norm_type: float, error: bool) -> None:
     if error and not math.isfinite(norm):
-        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable "
+        raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
+                           "To disable "
                            "this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`")
 
 
@@ -67,7 +68,8 @@ def _check_max_norm(max_norm: float) -> None:
         raise ValueError(f"max_norm must not be negative, but got {max_norm}")
 
 
-def clip_grad_norm_(parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
+def clip_grad_norm_(parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                    foreach: bool | None = None) -> Tensor:
     """Scales the gradients of the parameters so that their norm is at most max_norm; returns the norm before.
 
     RuntimeError with error_if_nonfinite when the norm is inf or nan; ValueError for a negative max_norm.
@@ -91,9 +93,11 @@ def clip_grad_norm_(parameters, max_norm: float, norm_type: float = 2.0, error_i
     return _norm_tensor(norm, grads)
 
 
-def clip_grad_norm(parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
+def clip_grad_norm(parameters, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                   foreach: bool | None = None) -> Tensor:
     """Deprecated: use clip_grad_norm_."""
-    warnings.warn("`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.", FutureWarning, stacklevel=2)
+    warnings.warn("`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.", FutureWarning,
+                  stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 

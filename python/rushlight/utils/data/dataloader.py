@@ -74,7 +74,8 @@ class DataLoader(Generic[_T_co]):
     _iterator: "_BaseDataLoaderIter | None"
     __initialized = False
 
-    def __init__(self, dataset: Dataset[_T_co], batch_size: int | None = 1, shuffle: bool | None = None, sampler: Sampler | Iterable | None = None,
+    def __init__(self, dataset: Dataset[_T_co], batch_size: int | None = 1, shuffle: bool | None = None,
+                 sampler: Sampler | Iterable | None = None,
                  batch_sampler: Sampler[list] | Iterable[list] | None = None, num_workers: int = 0, collate_fn: Callable | None = None,
                  pin_memory: bool = False, drop_last: bool = False, timeout: float = 0, worker_init_fn: Callable[[int], None] | None = None,
                  multiprocessing_context=None, generator=None, *, prefetch_factor: int | None = None, persistent_workers: bool = False,
@@ -96,7 +97,8 @@ class DataLoader(Generic[_T_co]):
             sampler = self._default_sampler(dataset, shuffle, generator)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size, self.drop_last, self.sampler, self.batch_sampler, self.generator = batch_size, drop_last, sampler, batch_sampler, generator
+        self.batch_size, self.drop_last, self.generator = batch_size, drop_last, generator
+        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.collate_fn = collate_fn if collate_fn is not None else default_collate if self._auto_collation else default_convert
         self.persistent_workers = persistent_workers
         self._IterableDataset_len_called: int | None = None
@@ -113,7 +115,8 @@ class DataLoader(Generic[_T_co]):
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable multiprocessing, "
+            raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+                             "multiprocessing, "
                              "otherwise set prefetch_factor to None.")
         if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError("prefetch_factor option should be non-negative")
@@ -164,7 +167,8 @@ class DataLoader(Generic[_T_co]):
                                      f"multiprocessing_context={context!r}")
                 context = multiprocessing.get_context(context)
             if not isinstance(context, multiprocessing.context.BaseContext):
-                raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
+                raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the start "
+                                "method, but got "
                                 f"multiprocessing_context={context}")
         self.__multiprocessing_context = context
 
@@ -193,9 +197,12 @@ class DataLoader(Generic[_T_co]):
         """Warns when there are more workers than processors."""
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if self.num_workers and cpus is not None and self.num_workers > cpus:
-            warnings.warn(f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in current "
-                          f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that excessive worker "
-                          "creation might get DataLoader running slow or even freeze, lower the worker number to avoid potential slowness/freeze "
+            warnings.warn(f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker "
+                          "in current "
+                          f"system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
+                          "excessive worker "
+                          "creation might get DataLoader running slow or even freeze, lower the worker number to avoid potential "
+                          "slowness/freeze "
                           "if necessary.", stacklevel=3)
 
     # ---- iterating ----
@@ -242,7 +249,8 @@ class DataLoader(Generic[_T_co]):
         if state.get("version") != 1:
             raise ValueError(f"DataLoader.load_state_dict: expected a state of version 1, got {state.get('version')!r}")
         if state["rng_state"] is not None and len(state["generator_states"]) != len(self._generators()):
-            raise ValueError(f"DataLoader.load_state_dict: the state holds {len(state['generator_states'])} generators, this DataLoader has "
+            raise ValueError(f"DataLoader.load_state_dict: the state holds {len(state['generator_states'])} generators, this DataLoader "
+                             "has "
                              f"{len(self._generators())}")
         if self._iterator is not None:
             self._iterator._close()
@@ -302,7 +310,8 @@ class _BaseDataLoaderIter:
                           f"pin_memory_device='{loader.pin_memory_device}'.", stacklevel=5)
         if rushlight.cuda.is_available():
             return True
-        warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.", stacklevel=5)
+        warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                      stacklevel=5)
         return False
 
     def __iter__(self):
@@ -350,10 +359,12 @@ class _BaseDataLoaderIter:
         told = self._IterableDataset_len_called
         if told is None or self._num_yielded <= told:
             return
-        text = (f"Length of IterableDataset {self._dataset} was reported to be {told}(when accessing len(dataloader)), but {self._num_yielded} samples "
+        text = (f"Length of IterableDataset {self._dataset} was reported to be {told}(when accessing len(dataloader)), but "
+                f"{self._num_yielded} samples "
                 "have been fetched. ")
         if self._num_workers > 0:
-            text += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at each worker. "
+            text += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at "
+                     "each worker. "
                      "Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples.")
         warnings.warn(text, stacklevel=3)
 
@@ -389,8 +400,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Tasks are numbered as they are sent; `_tasks` maps the number to its worker until its batch is given on, `_arrived` holds batches that
-    came before their turn. Worker k gets every k-th task while all are active."""
+    """Tasks are numbered as they are sent; `_tasks` maps the number to its worker until its batch is given on, `_arrived` holds batches
+    that came before their turn. Worker k gets every k-th task while all are active."""
 
     def __init__(self, loader) -> None:
         super().__init__(loader)
@@ -401,9 +412,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._max_tasks = loader.prefetch_factor * self._num_workers
         context = loader.multiprocessing_context or multiprocessing.get_context()
-        make_fetcher = functools.partial(_DatasetKind.create_fetcher, self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn,
+        make_fetcher = functools.partial(_DatasetKind.create_fetcher, self._dataset_kind, self._dataset, self._auto_collation,
+                                         self._collate_fn,
                                          self._drop_last)
-        self._workers = _utils.processes._Workers(context, self._num_workers, make_fetcher, self._dataset, self._base_seed, loader.worker_init_fn,
+        self._workers = _utils.processes._Workers(context, self._num_workers, make_fetcher, self._dataset, self._base_seed,
+                                                  loader.worker_init_fn,
                                                   self._dataset_kind == _DatasetKind.Iterable)
         self._start()
 

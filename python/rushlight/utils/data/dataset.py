@@ -52,7 +52,8 @@ class StackDataset(Dataset):
 
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, but both types are given.")
+            raise ValueError("Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, but both types "
+                             "are given.")
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         parts = list(args or kwargs.values())
@@ -155,7 +156,8 @@ class Subset(Dataset[_T_co]):
         cls = type(self)
         if cls.__getitem__ is not Subset.__getitem__ and cls.__getitems__ is Subset.__getitems__:
             raise NotImplementedError(f"{cls.__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and overriding "
-                                      "__getitem__, you must also override __getitems__ to ensure DataLoader works correctly with your custom "
+                                      "__getitem__, you must also override __getitems__ to ensure DataLoader works correctly with your "
+                                      "custom "
                                       "logic. A simple implementation:\n\ndef __getitems__(self, indices):\n"
                                       "    return [self.__getitem__(idx) for idx in indices]")
 

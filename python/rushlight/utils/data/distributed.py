@@ -19,8 +19,8 @@ def _group() -> tuple[int, int]:
 
 
 class DistributedSampler(Sampler[int]):
-    """Numbers rank, rank + num_replicas, … of the (shuffled) order, padded by repeating from its front, or cut with drop_last, so that every
-    process gets as many. Call set_epoch(epoch) before each epoch for another order."""
+    """Numbers rank, rank + num_replicas, … of the (shuffled) order, padded by repeating from its front, or cut with drop_last, so that
+    every process gets as many. Call set_epoch(epoch) before each epoch for another order."""
 
     def __init__(self, dataset: Dataset, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True, seed: int = 0,
                  drop_last: bool = False) -> None:

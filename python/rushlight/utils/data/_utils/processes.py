@@ -16,8 +16,8 @@ PIPE_BYTES = 48 * 1024  # unanswered requests that surely fit a pipe: writing th
 
 
 class _Requests:
-    """The writing end of a worker's pipe. Writes directly what surely fits the pipe's buffer; else a thread writes, so that the parent never
-    waits for a worker that waits for the parent."""
+    """The writing end of a worker's pipe. Writes directly what surely fits the pipe's buffer; else a thread writes, so that the parent
+    never waits for a worker that waits for the parent."""
 
     def __init__(self, pipe) -> None:
         self.pipe = pipe
@@ -79,8 +79,10 @@ class _Worker:
         try:
             self.process.start()
         except (TypeError, AttributeError, PicklingError):
-            warnings.warn("Got pickle error when attempting to start a worker Process. This might be because the worker Process arguments are "
-                          "not picklable. Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms to 'forkserver', "
+            warnings.warn("Got pickle error when attempting to start a worker Process. This might be because the worker Process "
+                          "arguments are "
+                          "not picklable. Python 3.14+ changed the multiprocessing start method in non-Mac POSIX platforms to "
+                          "'forkserver', "
                           "which requires the worker Process arguments to be picklable. You can also try "
                           "multiprocessing.set_start_method('fork').", stacklevel=5)
             raise
