@@ -36,10 +36,15 @@ static void put(PyObject **text, const char *format, ...)
 
 static void put_default(PyObject **text, const char *value)
 {
-    if (*value == '[') /* PyTorch prints a tuple */
-        put(text, " = (%.*s)", (int)strlen(value) - 2, value + 1);
-    else
+    if (*value != '[') {
         put(text, " = %s", value);
+        return;
+    }
+    put(text, " = (%s", value + 1); /* PyTorch prints a tuple */
+    PyObject *open = *text;
+    *text = open ? PyUnicode_Substring(open, 0, PyUnicode_GET_LENGTH(open) - 1) : NULL;
+    Py_XDECREF(open);
+    put(text, ")");
 }
 
 PyObject *rl_signature_text(const rl_signature *s, const char *separator)
@@ -181,8 +186,14 @@ static void precise(const rl_overloads *o, const rl_signature *s, const given *g
         }
         bool none = obj == Py_None && (p->optional || (p->default_text && strcmp(p->default_text, "None") == 0));
         if (obj && !none && !suits(o, p, obj)) {
-            if (s->varargs && at == 0 && positional && rl_py_is_int(obj))
+            if (s->varargs && at == 0 && positional && rl_py_is_int(obj)) {
+                at = g->nargs;
+                continue;
+            }
+            if (s->varargs && positional && g->nargs > s->npos) {
+                too_many(o, s, g);
                 return;
+            }
             wrong_type(o, p, obj, positional ? at : -1);
             return;
         }

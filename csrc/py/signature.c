@@ -243,10 +243,11 @@ static bool add_extras(const rl_op *op, char form, rl_signature *s)
 {
     bool function = form == 'F', factory = find_param(s, "layout") >= 0 && find_param(s, "dtype") >= 0;
     if (function && strchr(op->forms, 'O')) {
+        uint8_t type = several_results(op->name, s) ? RL_PT_TENSORS : RL_PT_TENSOR;
         int at = factory ? find_param(s, "dtype") : s->nparams;
         memmove(s->params + at + 1, s->params + at, (size_t)(s->nparams - at) * sizeof *s->params);
         s->nparams++;
-        if (!add_param(&s->params[at], "out", several_results(op->name, s) ? RL_PT_TENSORS : RL_PT_TENSOR, RL_SLOT_OUT, "None"))
+        if (!add_param(&s->params[at], "out", type, RL_SLOT_OUT, "None"))
             return false;
     }
     if (factory && op->kind == RL_ROW_OP)

@@ -279,6 +279,7 @@ int rl_py_init_tensor(PyObject *m)
     rl_st->Tensor = rl_py_make_type(m, &spec, NULL, "Tensor");
     if (!rl_st->Tensor || rl_py_init_override(m) < 0)
         return -1;
+    rl_st->Tensor->tp_name = "Tensor"; /* what Python's own messages call it; the repr reads __module__ and __qualname__ */
     rl_py.drop = drop;
     return rl_py_init_number(m);
 }
