@@ -88,12 +88,14 @@ static void too_many(const rl_overloads *o, const rl_signature *s, const given *
     int least = 0;
     for (int k = 0; k < s->npos; k++)
         least += !s->params[k].has_default;
-    if (s->npos == 0)
+    const char *verb = g->nargs == 1 ? "was" : "were";
+    if (s->nparams == 0)
         PyErr_Format(PyExc_TypeError, "%s%U() takes no arguments (%zd given)", g->self ? "Tensor." : "", o->name, g->nargs);
     else if (least != s->npos)
-        PyErr_Format(PyExc_TypeError, "%U() takes from %d to %d positional arguments but %zd were given", o->name, least, s->npos, g->nargs);
+        PyErr_Format(PyExc_TypeError, "%U() takes from %d to %d positional arguments but %zd %s given", o->name, least, s->npos, g->nargs, verb);
     else
-        PyErr_Format(PyExc_TypeError, "%U() takes %d positional argument%s but %zd were given", o->name, s->npos, s->npos == 1 ? "" : "s", g->nargs);
+        PyErr_Format(PyExc_TypeError, "%U() takes %d positional argument%s but %zd %s given", o->name, s->npos, s->npos == 1 ? "" : "s", g->nargs,
+                     verb);
 }
 
 static void missing(const rl_overloads *o, const rl_signature *s, int from)
