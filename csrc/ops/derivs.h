@@ -111,7 +111,6 @@ rl_tensor *d_index_add(rl_deriv *d, rl_tensor *a, int64_t dim, rl_tensor *index,
     X(rms_norm, "FusedRmsNormBackward0", back_rms_norm)
 #define RL_LOSS_DERIVS(X)                                     \
     X(mse_loss, "MseLossBackward0", back_mse_loss)            \
-    X(l1_loss, "MeanBackward0", back_l1_loss)                 \
     X(smooth_l1_loss, "SmoothL1LossBackward0", back_smooth_l1) \
     X(huber_loss, "HuberLossBackward0", back_huber)           \
     X(bce, "BinaryCrossEntropyBackward0", back_bce)           \
