@@ -471,7 +471,17 @@ static PyObject *set_global_hooks(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef functions[] = {{"_set_global_module_hooks", set_global_hooks, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyObject *set_parameter_type(PyObject *m, PyObject *cls)
+{
+    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, rl_st->Tensor))
+        return PyErr_Format(PyExc_TypeError, "_set_parameter_type: expected a subclass of Tensor, got %R", cls);
+    Py_XSETREF(rl_st->Parameter, (PyTypeObject *)Py_NewRef(cls));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"_set_global_module_hooks", set_global_hooks, METH_VARARGS, NULL},
+                                  {"_set_parameter_type", set_parameter_type, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int rl_py_init_module_type(PyObject *m)
 {
