@@ -658,8 +658,10 @@ static rl_status unused_inputs(const rl_backward_args *a)
 {
     for (int i = 0; a->results && !a->allow_unused && i < a->ninputs; i++)
         if (a->results[i] == NULL)
-            return rl_fail(RL_ERR_RUNTIME, "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired "
-                                           "behavior.");
+            return rl_fail(RL_ERR_RUNTIME,
+                           "The differentiated Tensor at index %d appears to not have been used in the graph. Set allow_unused=True if this is the "
+                           "desired behavior.",
+                           i);
     return RL_OK;
 }
 

@@ -166,6 +166,11 @@ rl_status rl_node_save(rl_node *n, int k, rl_tensor *t, int output_nr)
     s->output_nr = output_nr;
     if (t == NULL)
         return RL_OK;
+    if (RL_UNLIKELY(t->flags & RL_TF_INFERENCE))
+        return rl_fail(RL_ERR_RUNTIME,
+                       "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by "
+                       "autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+                       "instead of `torch.inference_mode()`.");
     if (rl_graph_python.pack) {
         RL_RETURN(rl_graph_python.pack(t, &s->packed));
         if (s->packed)

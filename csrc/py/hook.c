@@ -253,6 +253,12 @@ static PyObject *register_post_accumulate(PyObject *self, PyObject *fn)
     return meta ? add(&meta->post_accumulate_hooks, 0, HOOK_ACCUMULATE, fn, self) : rl_py_raise(RL_ERR_MEMORY);
 }
 
+static PyObject *retain_grad(PyObject *self, PyObject *ignored)
+{
+    rl_status st = rl_tensor_retain_grad(rl_py_unwrap(self));
+    return st == RL_OK ? Py_NewRef(Py_None) : rl_py_raise(st);
+}
+
 PyObject *rl_py_node_hook(PyObject *node, PyObject *fn, bool pre)
 {
     rl_node *n = ((rl_py_node *)node)->n;
@@ -273,6 +279,7 @@ PyObject *rl_py_tensor_tuple(rl_tensor *const *v, Py_ssize_t n)
 }
 
 static PyMethodDef tensor_methods[] = {
+    {"retain_grad", retain_grad, METH_NOARGS, "retain_grad()\n\nKeeps .grad of this non-leaf too."},
     {"register_hook", register_hook, METH_O, "register_hook(fn) -> handle\n\nfn(grad) each time a gradient of this tensor is computed; "
                                              "may return another."},
     {"register_post_accumulate_grad_hook", register_post_accumulate, METH_O,

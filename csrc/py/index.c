@@ -416,6 +416,12 @@ int rl_py_setitem(PyObject *self, PyObject *index, PyObject *value)
         return -1;
     }
     RL_TRY(strip_ones(&v, w.advanced ? -1 : w.x->ndim));
+    if (!w.advanced && v->ndim && !rl_tensor_same_shape(v, w.x)) {
+        rl_tensor *expanded = NULL;
+        RL_TRY(rl_expand(v, w.x->ndim, w.x->shape, &expanded));
+        rl_tensor_release(v);
+        v = expanded;
+    }
     RL_TRY(w.advanced ? rl_index_put_(w.x, w.index, w.n, v, false) : rl_copy_(w.x, v));
 fail:
     rl_tensor_release(v);

@@ -88,7 +88,6 @@ static PyObject *seed(PyObject *self, PyObject *ignored)
         clock_gettime(CLOCK_REALTIME, &t);
         value = (uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15ull ^ (uint64_t)t.tv_sec;
     }
-    value &= 0x1fffffffffffffull; /* exact in a double, as PyTorch's */
     reseed(generator_of(self), value);
     return PyLong_FromUnsignedLongLong(value);
 }

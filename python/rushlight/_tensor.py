@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _C
 from ._C import Tensor
+from .storage import TypedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ def _repr(self: Tensor, *, tensor_contents: str | None = None) -> str:
 def _format(self: Tensor, format_spec: str) -> str:
     if self.dim() == 0 and self.device.type != "meta" and type(self) is Tensor:
         return self.item().__format__(format_spec)
-    return object.__format__(self, format_spec)
+    if format_spec:
+        raise TypeError(f"unsupported format string passed to {type(self).__name__}.__format__")
+    return str(self)
 
 
 # ---- as a container -------------------------------------------------------------------------------------------------------
@@ -172,12 +175,10 @@ def _map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 def _storage(self: Tensor) -> Any:
     """storage() -> TypedStorage over the tensor's bytes."""
-    from .storage import TypedStorage
     return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
 def _storage_type(self: Tensor) -> type:
-    from .storage import TypedStorage
     return TypedStorage
 
 
