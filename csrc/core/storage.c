@@ -1,7 +1,7 @@
 /* storage: counted bytes and version counters. See storage.h.
  *
  * The data of a small CPU storage lies in one pool block with its header, at INLINE_AT: one pop of a free list makes both. Whether a storage
- * is of this kind follows from its data pointer; `owner` of a storage without release function holds the bytes that the block has for data.
+ * is of this kind follows from its data pointer.
  */
 #include "storage.h"
 #include "alloc.h"
@@ -25,7 +25,7 @@ static rl_status new_inline(rl_device device, const rl_backend *backend, size_t 
     rl_storage *s = rl_pool_alloc(block_bytes(bytes));
     if (s == NULL)
         return RL_ERR_MEMORY;
-    *s = (rl_storage){.bytes = bytes, .backend = backend, .device = device, .owner = (void *)(uintptr_t)bytes};
+    *s = (rl_storage){.bytes = bytes, .backend = backend, .device = device, .block = (uint32_t)block_bytes(bytes)};
     s->data = (char *)s + INLINE_AT;
     atomic_init(&s->refs, 1);
     *out = s;
@@ -42,7 +42,7 @@ rl_status rl_storage_new(rl_device device, size_t bytes, rl_storage **out)
     rl_storage *s = rl_pool_alloc(sizeof *s);
     if (s == NULL)
         return RL_ERR_MEMORY;
-    *s = (rl_storage){.bytes = bytes, .backend = backend, .device = device};
+    *s = (rl_storage){.bytes = bytes, .backend = backend, .device = device, .block = sizeof *s};
     if (bytes > 0) {
         s->stream = backend->stream_current ? backend->stream_current(device.index) : NULL;
         rl_status st = backend->alloc(device.index, bytes, s->stream, &s->data);
@@ -65,7 +65,7 @@ rl_status rl_storage_wrap(void *data, size_t bytes, bool read_only, void (*relea
     if (s == NULL)
         return RL_ERR_MEMORY;
     *s = (rl_storage){.data = data, .bytes = bytes, .backend = backend, .device = {RL_DEVICE_CPU, -1}, .read_only = read_only,
-                      .release = release, .owner = owner};
+                      .release = release, .owner = owner, .block = sizeof *s};
     atomic_init(&s->refs, 1);
     *out = s;
     return RL_OK;
@@ -81,9 +81,17 @@ static void free_data(rl_storage *s)
 
 void rl_storage_free(rl_storage *s)
 {
-    size_t capacity = s->release ? 0 : (size_t)(uintptr_t)s->owner;
     free_data(s);
-    rl_pool_free(s, capacity ? block_bytes(capacity) : sizeof *s);
+    rl_pool_free(s, s->block);
+}
+
+void rl_storage_replace(rl_storage *s, void *data, void (*release)(void *, void *), void *owner)
+{
+    free_data(s);
+    s->data = data;
+    s->release = release;
+    s->owner = owner;
+    s->read_only = false;
 }
 
 rl_status rl_storage_resize(rl_storage *s, size_t bytes)

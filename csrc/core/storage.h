@@ -23,6 +23,7 @@ typedef struct rl_storage {
     void (*release)(void *owner, void *data); /* foreign memory; NULL: the backend's */
     void *owner;
     void *py; /* borrowed back pointer to UntypedStorage's wrapper, or NULL */
+    uint32_t block; /* bytes of the pool block that this header begins */
 } rl_storage;
 
 /* New bytes on a device, uninitialised; bytes may be 0 (data is then NULL). */
@@ -31,6 +32,8 @@ rl_status rl_storage_new(rl_device device, size_t bytes, rl_storage **out);
 rl_status rl_storage_wrap(void *data, size_t bytes, bool read_only, void (*release)(void *, void *), void *owner, rl_storage **out);
 /* Grows or shrinks; keeps the first min(old, new) bytes. Fails on foreign memory. */
 rl_status rl_storage_resize(rl_storage *s, size_t bytes);
+/* Puts other CPU memory of the same size in place of the storage's own, which is let go; the caller has copied what should stay. */
+void rl_storage_replace(rl_storage *s, void *data, void (*release)(void *, void *), void *owner);
 void rl_storage_free(rl_storage *s); /* the last release's work */
 
 static inline rl_storage *rl_storage_retain(rl_storage *s)

@@ -141,14 +141,7 @@ static bool share(rl_storage *s)
         return false;
     if (s->bytes)
         memcpy(data, s->data, s->bytes);
-    if (s->release)
-        s->release(s->owner, s->data);
-    else if (s->data)
-        s->backend->free(s->device.index, s->data, s->bytes, s->stream);
-    s->data = data;
-    s->release = unmap;
-    s->owner = m;
-    s->read_only = false;
+    rl_storage_replace(s, data, unmap, m);
     return true;
 }
 
