@@ -191,7 +191,8 @@ static rl_status modified(const rl_node *n, const rl_saved *s, uint32_t now)
     const rl_node *maker = s->output_nr >= 0 ? n : t->grad_fn;
     char origin[128] = "";
     if (maker)
-        snprintf(origin, sizeof origin, ", which is output %d of %s,", s->output_nr >= 0 ? s->output_nr : t->output_nr, maker->name);
+        snprintf(origin, sizeof origin, ", which is output %d of %.*s,", s->output_nr >= 0 ? s->output_nr : t->output_nr, rl_node_stem(maker),
+                 maker->name);
     return rl_fail(RL_ERR_RUNTIME,
                    "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.%s %s]%s is at version %u; "
                    "expected version %u instead. Hint: %s",
@@ -199,7 +200,7 @@ static rl_status modified(const rl_node *n, const rl_saved *s, uint32_t now)
                    rl_state_get()->anomaly ? "the backtrace further above shows the operation that failed to compute its gradient. The variable in question "
                                              "was changed in there or anywhere later. Good luck!"
                                            : "enable anomaly detection to find the operation that failed to compute its gradient, with "
-                                             "torch.autograd.set_detect_anomaly(True).");
+                                             "torch.autograd.set_detect_anomaly(True, check_nan=False).");
 }
 
 rl_status rl_node_unpack(rl_node *n, int k, rl_tensor **out)
@@ -230,6 +231,12 @@ rl_status rl_node_unpack(rl_node *n, int k, rl_tensor **out)
         (*out)->output_nr = s->output_nr;
     }
     return RL_OK;
+}
+
+int rl_node_stem(const rl_node *n)
+{
+    const char *suffix = strstr(n->name, "Backward");
+    return (int)(suffix ? (size_t)(suffix - n->name) : strlen(n->name));
 }
 
 void rl_node_drop_saved(rl_node *n)

@@ -115,6 +115,8 @@ static inline void rl_node_release(rl_node *n)
         rl_node_free(n);
 }
 void rl_node_drop_saved(rl_node *n);
+/* How much of its name is the operator's: messages say "Exp" of ExpBackward0. */
+int rl_node_stem(const rl_node *n);
 
 /* ---- hooks ---- */
 /* A list in order of registration. call may replace grads in place (releasing the old one, storing a new reference).

@@ -45,19 +45,20 @@ void rl_view_mark(rl_tensor *view, rl_view_kind kind)
 static rl_status restricted_view(const rl_tensor *t)
 {
     const char *maker = t->grad_fn ? t->grad_fn->name : "None";
+    int length = t->grad_fn ? rl_node_stem(t->grad_fn) : 4;
     if (t->meta->view_kind == RL_VIEW_NO_GRAD)
         return rl_fail(RL_ERR_RUNTIME, "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is "
                                        "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either "
                                        "both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be "
                                        "tracked).");
     if (t->meta->view_kind == RL_VIEW_CUSTOM)
-        return rl_fail(RL_ERR_RUNTIME, "Output %d of %s is a view and is being modified inplace. This view was created inside a custom Function (or because an input "
+        return rl_fail(RL_ERR_RUNTIME, "Output %d of %.*s is a view and is being modified inplace. This view was created inside a custom Function (or because an input "
                                        "was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the "
                                        "custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
-                                       "custom Function.", t->output_nr, maker);
-    return rl_fail(RL_ERR_RUNTIME, "Output %d of %s is a view and is being modified inplace. This view is the output of a function that returns multiple views. Such "
+                                       "custom Function.", t->output_nr, length, maker);
+    return rl_fail(RL_ERR_RUNTIME, "Output %d of %.*s is a view and is being modified inplace. This view is the output of a function that returns multiple views. Such "
                                    "functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place "
-                                   "one.", t->output_nr, maker);
+                                   "one.", t->output_nr, length, maker);
 }
 
 static bool is_leaf_with_grad(const rl_tensor *t)

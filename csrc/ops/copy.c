@@ -409,7 +409,7 @@ rl_status rl_op_detach_(rl_call *c, rl_result *r)
     if (x->meta && x->meta->base && rl_tensor_requires_grad(x))
         return rl_fail(RL_ERR_RUNTIME, "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
                                        "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these "
-                                       "gradients.");
+                                       "gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution.");
     rl_node *old = x->grad_fn;
     if (x->meta && x->meta->retains_grad)
         rl_tensor_forget_retained(x);

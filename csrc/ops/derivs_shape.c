@@ -39,18 +39,56 @@ static rl_tensor *zeros(rl_deriv *d, int n, const int64_t *shape, const rl_tenso
     GIVES(rl_zeros(n, shape, (rl_dtype)like->dtype, rl_tensor_device(like), &t));
 }
 
-/* zeros of the base, of which the part `view` (made by the caller from it) takes g */
-static void place(rl_deriv *d, rl_tensor *base, rl_status st, rl_tensor *view)
+/* One of select, slice and diagonal with the numbers that a node keeps. */
+typedef rl_status (*view_fn)(rl_tensor *x, const int64_t *i, rl_tensor **out);
+static rl_status view_select(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_select(x, i[0], i[1], out); }
+static rl_status view_slice(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_slice(x, i[0], i[1], i[2], i[3], out); }
+static rl_status view_diagonal(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_diagonal(x, i[0], i[1], i[2], out); }
+
+/* The gradient of a view: zeros of the base, of which the view takes g. Recorded as one operator, whose own gradient is the view of its gradient. */
+static void place(rl_deriv *d, view_fn view, const rl_node_class *cls)
 {
-    view = d_keep(d, st, view);
-    if (d->st == RL_OK)
-        d->st = rl_copy_(view, d->gout[0]);
-    d_set(d, 0, base);
+    const rl_attrs *a = &d->node->attrs;
+    rl_tensor *g = d->gout[0], *base = NULL, *part = NULL;
+    rl_node *node;
+    bool old = rl_grad_off();
+    rl_status st;
+    RL_TRY(rl_zeros(a->nlist, a->list, (rl_dtype)g->dtype, rl_tensor_device(g), &base));
+    RL_TRY(view(base, a->i, &part));
+    RL_TRY(rl_copy_raw(part, g));
+    rl_grad_restore(old);
+    RL_TRY(rl_record(cls, &g, 1, &base, 1, 0, &node));
+    if (node)
+        memcpy(node->attrs.i, a->i, sizeof a->i);
+fail:
+    rl_grad_restore(old);
+    rl_tensor_release(part);
+    if (st != RL_OK)
+        rl_tensor_clear(&base);
+    d_set(d, 0, d_keep(d, st, base));
 }
 
-static void back_nothing(rl_deriv *d)
+static void again(rl_deriv *d, view_fn view)
 {
-    (void)d;
+    rl_tensor *t = NULL;
+    rl_status st = view(d->gout[0], d->node->attrs.i, &t);
+    d_set(d, 0, d_keep(d, st, t));
+}
+
+static void again_select(rl_deriv *d) { again(d, view_select); }
+static void again_slice(rl_deriv *d) { again(d, view_slice); }
+static void again_diagonal(rl_deriv *d) { again(d, view_diagonal); }
+static void back_select(rl_deriv *d) { place(d, view_select, &rl_class_select_back); }
+static void back_slice(rl_deriv *d) { place(d, view_slice, &rl_class_slice_back); }
+static void back_diagonal(rl_deriv *d) { place(d, view_diagonal, &rl_class_diagonal_back); }
+
+static void back_zero(rl_deriv *d)
+{
+    rl_tensor *t = NULL;
+    if (!d_needs(d, 0))
+        return;
+    rl_status st = rl_full_like(d->gout[0], rl_scalar_int(0), RL_DTYPE_NONE, &t);
+    d_set(d, 0, d_keep(d, st, t));
 }
 
 static void back_same(rl_deriv *d)
@@ -75,6 +113,7 @@ static void back_copy_into(rl_deriv *d)
 
 static void back_fill(rl_deriv *d)
 {
+    back_zero(d);
     if (d_needs(d, 1))
         d_set(d, 1, cast(d, sum_to(d, d->gout[0], 0, NULL), (rl_dtype)d->node->attrs.i[0]));
 }
@@ -105,36 +144,6 @@ static void back_transpose(rl_deriv *d)
     rl_tensor *t = NULL;
     rl_status st = rl_transpose(d->gout[0], d->node->attrs.i[0], d->node->attrs.i[1], &t);
     d_set(d, 0, d_keep(d, st, t));
-}
-
-static void back_select(rl_deriv *d)
-{
-    const rl_attrs *a = &d->node->attrs;
-    rl_tensor *base = zeros(d, a->nlist, a->list, d->gout[0]), *view = NULL;
-    if (base) {
-        rl_status st = rl_select(base, a->i[0], a->i[1], &view);
-        place(d, base, st, view);
-    }
-}
-
-static void back_slice(rl_deriv *d)
-{
-    const rl_attrs *a = &d->node->attrs;
-    rl_tensor *base = zeros(d, a->nlist, a->list, d->gout[0]), *view = NULL;
-    if (base) {
-        rl_status st = rl_slice(base, a->i[0], a->i[1], a->i[2], a->i[3], &view);
-        place(d, base, st, view);
-    }
-}
-
-static void back_diagonal(rl_deriv *d)
-{
-    const rl_attrs *a = &d->node->attrs;
-    rl_tensor *base = zeros(d, a->nlist, a->list, d->gout[0]), *view = NULL;
-    if (base) {
-        rl_status st = rl_diagonal(base, a->i[0], a->i[1], a->i[2], &view);
-        place(d, base, st, view);
-    }
 }
 
 static void back_diag_embed(rl_deriv *d)
@@ -217,29 +226,34 @@ static void back_unfold(rl_deriv *d)
         d_set(d, 0, reshape(d, scatter_flat(d, n, windows, g), a->nlist, a->list));
 }
 
-/* Parts come together again: into an array, since a derivation keeps only so many temporaries. */
+/* Parts come together again, with zeros where an output had no gradient. The parts stand in a list of their own: there may be many. */
 static void back_parts(rl_deriv *d, bool stacked)
 {
     rl_node *n = d->node;
     const rl_tensor *some = NULL;
-    rl_tensor *base, *view = NULL;
+    rl_tensor *t = NULL, **part;
+    rl_status st = RL_OK;
+    int done = 0;
     for (int k = 0; k < n->nout; k++)
         some = d->gout[k] ? d->gout[k] : some;
-    if (some == NULL || (base = zeros(d, n->attrs.nlist, n->attrs.list, some)) == NULL)
+    if (some == NULL)
         return;
-    int64_t axis = n->attrs.i[0], start = 0;
-    for (int k = 0; k < n->nout && d->st == RL_OK; k++) {
-        int64_t size = stacked ? 1 : n->outs[k].shape[axis];
-        if (d->gout[k]) {
-            d->st = stacked ? rl_select(base, axis, k, &view) : rl_narrow(base, axis, start, size, &view);
-            if (d->st == RL_OK) {
-                d->st = rl_copy_(view, d->gout[k]);
-                rl_tensor_release(view);
-            }
-        }
-        start += size;
+    if ((part = rl_pool_alloc((size_t)n->nout * sizeof *part)) == NULL) {
+        d->st = RL_ERR_MEMORY;
+        return;
     }
-    d_set(d, 0, base);
+    for (; done < n->nout; done++) {
+        if (d->gout[done])
+            part[done] = rl_tensor_retain(d->gout[done]);
+        else
+            RL_TRY(rl_zeros(n->outs[done].ndim, n->outs[done].shape, (rl_dtype)some->dtype, rl_tensor_device(some), &part[done]));
+    }
+    st = stacked ? rl_stack(part, n->nout, n->attrs.i[0], &t) : rl_cat(part, n->nout, n->attrs.i[0], &t);
+fail:
+    for (int k = 0; k < done; k++)
+        rl_tensor_release(part[k]);
+    rl_pool_free(part, (size_t)n->nout * sizeof *part);
+    d_set(d, 0, d_keep(d, st, t));
 }
 
 static void back_unbind(rl_deriv *d)

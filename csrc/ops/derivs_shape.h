@@ -8,9 +8,9 @@
     X(clone, "CloneBackward0", back_same)             \
     X(to_copy, "ToCopyBackward0", back_cast)          \
     X(copy_into, "CopyBackwards", back_copy_into)     \
-    X(fill, "FillBackward2", back_nothing)            \
+    X(fill, "FillBackward2", back_zero)               \
     X(fill_tensor, "FillBackward3", back_fill)        \
-    X(zero, "ZeroBackward0", back_nothing)            \
+    X(zero, "ZeroBackward0", back_zero)               \
     X(alias, "AliasBackward0", back_same)             \
     X(view, "ViewBackward0", back_reshape)            \
     X(unsafe_view, "UnsafeViewBackward0", back_reshape) \
@@ -25,6 +25,9 @@
     X(select, "SelectBackward0", back_select)         \
     X(slice, "SliceBackward0", back_slice)            \
     X(diagonal, "DiagonalBackward0", back_diagonal)   \
+    X(select_back, "SelectBackwardBackward0", again_select) \
+    X(slice_back, "SliceBackwardBackward0", again_slice) \
+    X(diagonal_back, "DiagonalBackwardBackward0", again_diagonal) \
     X(diagonal_copy, "DiagonalBackward0_copy", back_diagonal) \
     X(diag_embed, "DiagEmbedBackward0", back_diag_embed) \
     X(as_strided, "AsStridedBackward0", back_as_strided) \

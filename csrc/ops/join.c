@@ -326,7 +326,7 @@ fail:
     return st;
 }
 
-static rl_status stack(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out)
+rl_status rl_stack(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out)
 {
     rl_status st;
     int64_t shape[RL_MAX_NDIM + 1];
@@ -367,7 +367,7 @@ rl_status rl_op_cat(rl_call *c, rl_result *r)
 rl_status rl_op_stack(rl_call *c, rl_result *r)
 {
     rl_tensor *t = NULL;
-    return rl_give(stack(c->args[0].tensors.v, c->args[0].tensors.n, c->args[1].i, &t), t, r);
+    return rl_give(rl_stack(c->args[0].tensors.v, c->args[0].tensors.n, c->args[1].i, &t), t, r);
 }
 
 /* ---- hstack, vstack, dstack, column_stack: cat of tensors that have been given enough axes ---- */

@@ -26,6 +26,7 @@ void rl_geometry_of(const rl_tensor *x, rl_geometry *g);
 /* The view with this geometry, recorded as `cls`. */
 rl_status rl_view_record(rl_tensor *x, const rl_geometry *g, const rl_node_class *cls, const rl_view_attrs *attrs, rl_tensor **out);
 rl_status rl_unfold(rl_tensor *x, int64_t dim, int64_t size, int64_t step, rl_tensor **out);
+rl_status rl_stack(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out);
 rl_status rl_roll(rl_tensor *x, const int64_t *shifts, int n, const int64_t *dims, int ndims, rl_tensor **out);
 rl_status rl_tri(rl_tensor *x, int64_t diagonal, bool upper, rl_tensor **out);
 /* Runs a view operator's `form` and gives x the result's geometry and history: the in-place forms of views. */
