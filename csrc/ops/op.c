@@ -151,7 +151,7 @@ rl_status rl_op_invoke(rl_call *c, rl_result *r)
             return invoke_elementwise(c, op, r);
         function = rl_op_div_mode;
     }
-    if (RL_LIKELY(!c->inplace && c->nout == 0))
+    if (RL_LIKELY(!c->inplace && c->nout == 0) || (c->inplace && strchr(op->forms, 'W')))
         return function(c, r);
     return c->inplace ? write_in_place(c, op, function, r) : write_out(c, op, function, r);
 }

@@ -92,7 +92,7 @@ typedef rl_status (*rl_op_fn)(rl_call *call, rl_result *result);
 struct rl_op {
     const char *name;
     const char *forms;     /* letters: F torch.name, M Tensor.name, I in place (name_), O out=, N torch.nn.functional, S torch.special, L torch.linalg, P private (_C only),
-                            * B the result is a 0-dim bool tensor that becomes a Python bool */
+                            * B the result is a 0-dim bool tensor that becomes a Python bool, W the function itself honours call->inplace */
     const char *grad_name; /* "Add": nodes are AddBackward0, … */
     const char *signature; /* native_functions syntax, overloads separated by '\n' */
     rl_op_fn call;

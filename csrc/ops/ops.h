@@ -22,6 +22,7 @@
 
 /* pointwise.c */
 rl_status rl_pow(rl_operand x, rl_operand y, rl_tensor **out);
+rl_status rl_square(rl_tensor *x, rl_tensor **out);
 rl_status rl_where(rl_operand condition, rl_operand x, rl_operand y, rl_tensor **out);
 rl_status rl_op_div_mode(rl_call *call, rl_result *result); /* div's overload with a rounding mode */
 void rl_ops_init(void); /* gives the graph its operators; once, at load */

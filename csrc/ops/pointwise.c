@@ -39,16 +39,23 @@ static rl_status give_one(rl_result *r, rl_status st, rl_tensor *t, const char *
     return RL_OK;
 }
 
-static rl_status one(int op, rl_tensor *x, const rl_scalar *p, int np, rl_tensor **out)
+/* `into`: the tensor that is written in place, NULL for a new one. */
+static rl_status one(int op, rl_tensor *x, const rl_scalar *p, int np, rl_tensor *into, rl_tensor **out)
 {
     rl_operand in[1] = {rl_operand_tensor(x)};
-    return rl_elementwise(op, in, 1, p, np, NULL, false, out);
+    return rl_elementwise(op, in, 1, p, np, into, into != NULL, out);
 }
 
-static rl_status two(int op, rl_operand x, rl_operand y, const rl_scalar *p, int np, rl_tensor **out)
+static rl_status two(int op, rl_operand x, rl_operand y, const rl_scalar *p, int np, rl_tensor *into, rl_tensor **out)
 {
     rl_operand in[2] = {x, y};
-    return rl_elementwise(op, in, 2, p, np, NULL, false, out);
+    return rl_elementwise(op, in, 2, p, np, into, into != NULL, out);
+}
+
+/* Operators of form W write in place themselves, so that their rows keep of self what the write destroys. */
+static rl_tensor *target(const rl_call *c)
+{
+    return c->inplace ? c->args[0].t : NULL;
 }
 
 static bool operand_is_integral(rl_operand o)
@@ -72,8 +79,8 @@ rl_status rl_op_round(rl_call *c, rl_result *r)
     rl_tensor *out = NULL;
     rl_scalar decimals = rl_scalar_float(c->overload == 1 ? (double)c->args[1].i : 0);
     if (decimals.d == 0)
-        return give(r, one(RL_OP_round_even, c->args[0].t, NULL, 0, &out), out, NULL);
-    rl_status st = one(RL_OP_round_decimals, c->args[0].t, &decimals, 1, &out);
+        return give(r, one(RL_OP_round_even, c->args[0].t, NULL, 0, target(c), &out), out, NULL);
+    rl_status st = one(RL_OP_round_decimals, c->args[0].t, &decimals, 1, target(c), &out);
     return give(r, st, out, "RoundBackward1");
 }
 
@@ -85,14 +92,14 @@ rl_status rl_op_gelu(rl_call *c, rl_result *r)
     bool is_tanh = !strcmp(form, "tanh");
     if (!is_tanh && strcmp(form, "none"))
         return rl_fail(RL_ERR_RUNTIME, "approximate argument must be either none or tanh.");
-    return give(r, one(is_tanh ? RL_OP_gelu_tanh : RL_OP_gelu_erf, c->args[0].t, NULL, 0, &out), out, NULL);
+    return give(r, one(is_tanh ? RL_OP_gelu_tanh : RL_OP_gelu_erf, c->args[0].t, NULL, 0, NULL, &out), out, NULL);
 }
 
 rl_status rl_op_logit(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
     rl_scalar eps = rl_scalar_float(c->args[1].given ? c->args[1].f : -1);
-    return give(r, one(RL_OP_logit_eps, c->args[0].t, &eps, 1, &out), out, NULL);
+    return give(r, one(RL_OP_logit_eps, c->args[0].t, &eps, 1, target(c), &out), out, NULL);
 }
 
 static double largest_finite(rl_dtype d)
@@ -111,10 +118,10 @@ rl_status rl_op_nan_to_num(rl_call *c, rl_result *r)
     rl_tensor *x = c->args[0].t, *out = NULL;
     double most = largest_finite((rl_dtype)x->dtype);
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return give(r, rl_clone(x, RL_FORMAT_PRESERVE, &out), out, NULL);
+        return give(r, c->inplace ? RL_OK : rl_clone(x, RL_FORMAT_PRESERVE, &out), c->inplace ? rl_tensor_retain(x) : out, NULL);
     rl_scalar p[3] = {rl_scalar_float(c->args[1].given ? c->args[1].f : 0), rl_scalar_float(c->args[2].given ? c->args[2].f : most),
                       rl_scalar_float(c->args[3].given ? c->args[3].f : -most)};
-    return give(r, one(RL_OP_nan_to_num_values, x, p, 3, &out), out, NULL);
+    return give(r, one(RL_OP_nan_to_num_values, x, p, 3, target(c), &out), out, NULL);
 }
 
 /* ---- clamp ---- */
@@ -130,7 +137,7 @@ static rl_status clamp_cast(rl_tensor *x, rl_scalar low, rl_scalar high, rl_tens
     return rl_cast(x, d, out);
 }
 
-static rl_status clamp_scalars(rl_tensor *x, const rl_arg *low, const rl_arg *high, rl_tensor **out)
+static rl_status clamp_scalars(rl_tensor *x, const rl_arg *low, const rl_arg *high, rl_tensor *into, rl_tensor **out)
 {
     rl_tensor *cast = NULL;
     rl_status st = RL_OK;
@@ -139,18 +146,13 @@ static rl_status clamp_scalars(rl_tensor *x, const rl_arg *low, const rl_arg *hi
     bool is_float = rl_dtype_is_float((rl_dtype)cast->dtype);
     rl_scalar p[2] = {low->given ? low->s : is_float ? rl_scalar_float(-INFINITY) : rl_scalar_int(INT64_MIN),
                       high->given ? high->s : is_float ? rl_scalar_float(INFINITY) : rl_scalar_int(INT64_MAX)};
-    for (int k = 0; k < 2; k++)
-        if (p[k].kind == RL_CAT_FLOAT && isnan(p[k].d)) { /* a bound that is NaN makes everything NaN */
-            RL_TRY(rl_full_like(cast, p[k], (rl_dtype)cast->dtype, out));
-            goto fail;
-        }
-    RL_TRY(one(RL_OP_clamp_scalars, cast, p, 2, out));
+    RL_TRY(one(RL_OP_clamp_scalars, cast, p, 2, into, out));
 fail:
     rl_tensor_release(cast);
     return st;
 }
 
-static rl_status clamp_tensors(rl_tensor *x, const rl_arg *low, const rl_arg *high, rl_tensor **out)
+static rl_status clamp_tensors(rl_tensor *x, const rl_arg *low, const rl_arg *high, rl_tensor *into, rl_tensor **out)
 {
     rl_operand in[3] = {rl_operand_tensor(x), operand_of(low), operand_of(high)};
     bool integral = true;
@@ -160,7 +162,7 @@ static rl_status clamp_tensors(rl_tensor *x, const rl_arg *low, const rl_arg *hi
         in[1].s = integral ? rl_scalar_int(INT64_MIN) : rl_scalar_float(-INFINITY);
     if (!high->given)
         in[2].s = integral ? rl_scalar_int(INT64_MAX) : rl_scalar_float(INFINITY);
-    return rl_elementwise(RL_OP_clamp_tensors, in, 3, NULL, 0, NULL, false, out);
+    return rl_elementwise(RL_OP_clamp_tensors, in, 3, NULL, 0, into, into != NULL, out);
 }
 
 /* Overloads: (self, Scalar? min=None, Scalar? max=None), (self, Tensor? min=None, Tensor? max=None). */
@@ -171,8 +173,8 @@ rl_status rl_op_clamp(rl_call *c, rl_result *r)
     if (!low->given && !high->given)
         return rl_fail(RL_ERR_RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None");
     if (low->t || high->t)
-        return give(r, clamp_tensors(c->args[0].t, low, high, &out), out, NULL);
-    return give(r, clamp_scalars(c->args[0].t, low, high, &out), out, "ClampBackward1");
+        return give(r, clamp_tensors(c->args[0].t, low, high, target(c), &out), out, NULL);
+    return give(r, clamp_scalars(c->args[0].t, low, high, target(c), &out), out, "ClampBackward1");
 }
 
 /* Overloads: (self, Scalar bound), (self, Tensor bound). */
@@ -183,11 +185,11 @@ static rl_status clamp_one(rl_call *c, rl_result *r, bool is_low)
     const rl_arg *bound = &c->args[1];
     rl_status st = RL_OK;
     if (bound->t) {
-        st = is_low ? clamp_tensors(x, bound, &none, &out) : clamp_tensors(x, &none, bound, &out);
+        st = is_low ? clamp_tensors(x, bound, &none, target(c), &out) : clamp_tensors(x, &none, bound, target(c), &out);
         return give(r, st, out, is_low ? "ClampMinBackward1" : "ClampMaxBackward1");
     }
     RL_TRY(clamp_cast(x, bound->s, bound->s, &cast));
-    st = one(is_low ? RL_OP_clamp_low : RL_OP_clamp_high, cast, &bound->s, 1, &out);
+    st = one(is_low ? RL_OP_clamp_low : RL_OP_clamp_high, cast, &bound->s, 1, target(c), &out);
 fail:
     rl_tensor_release(cast);
     return give(r, st, out, NULL);
@@ -198,42 +200,58 @@ rl_status rl_op_clamp_max(rl_call *c, rl_result *r) { return clamp_one(c, r, fal
 
 /* ---- powers ---- */
 
-static rl_status pow_number(rl_tensor *x, rl_scalar e, rl_tensor **out)
+static rl_status pow_number(rl_tensor *x, rl_scalar e, rl_tensor *into, rl_tensor **out)
 {
     rl_tensor *wide = NULL;
     rl_status st = RL_OK;
     rl_dtype d = (rl_dtype)x->dtype;
     if (e.kind == RL_CAT_FLOAT && !rl_dtype_is_float(d))
-        return one(RL_OP_pow_scalar, x, &e, 1, out);
+        return one(RL_OP_pow_scalar, x, &e, 1, into, out);
     if (!rl_dtype_is_float(d)) {
         if (e.i < 0)
             return rl_fail(RL_ERR_RUNTIME, "Integers to negative integer powers are not allowed.");
         RL_TRY(rl_cast(x, d == RL_BOOL && e.kind == RL_CAT_INT ? RL_I64 : d, &wide));
-        st = one(RL_OP_pow_int, wide, &e, 1, out);
+        st = one(RL_OP_pow_int, wide, &e, 1, into, out);
         goto fail;
     }
     double v = rl_scalar_to_double(e);
     if (v == 2 || v == 3)
-        return one(v == 2 ? RL_OP_square : RL_OP_cube, x, NULL, 0, out);
-    st = one(RL_OP_pow_scalar, x, &e, 1, out);
+        return one(v == 2 ? RL_OP_pow_two : RL_OP_pow_three, x, NULL, 0, into, out);
+    st = one(RL_OP_pow_scalar, x, &e, 1, into, out);
 fail:
     rl_tensor_release(wide);
     return st;
 }
 
-rl_status rl_pow(rl_operand x, rl_operand y, rl_tensor **out)
+static rl_status power(rl_operand x, rl_operand y, rl_tensor *into, rl_tensor **out)
 {
     if (x.t && !y.t)
-        return pow_number(x.t, y.s, out);
-    RL_RETURN(two(RL_OP_pow_tensor, x, y, NULL, 0, out));
+        return pow_number(x.t, y.s, into, out);
+    RL_RETURN(two(RL_OP_pow_tensor, x, y, NULL, 0, into, out));
     name_node(*out, x.t ? "PowBackward1" : "PowBackward2");
     return RL_OK;
+}
+
+rl_status rl_pow(rl_operand x, rl_operand y, rl_tensor **out)
+{
+    return power(x, y, NULL, out);
 }
 
 rl_status rl_op_pow(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    return give(r, rl_pow(operand_of(&c->args[0]), operand_of(&c->args[1]), &out), out, NULL);
+    return give(r, power(operand_of(&c->args[0]), operand_of(&c->args[1]), target(c), &out), out, NULL);
+}
+
+rl_status rl_square(rl_tensor *x, rl_tensor **out)
+{
+    return pow_number(x, rl_scalar_int(2), NULL, out);
+}
+
+rl_status rl_op_square(rl_call *c, rl_result *r)
+{
+    rl_tensor *out = NULL;
+    return give(r, pow_number(c->args[0].t, rl_scalar_int(2), target(c), &out), out, NULL);
 }
 
 /* In float64 whatever the operands. */
@@ -265,30 +283,35 @@ rl_status rl_op_div_mode(rl_call *c, rl_result *r)
     const char *mode = c->args[2].given ? c->args[2].str : NULL;
     rl_tensor *out = NULL;
     if (!mode)
-        return give(r, rl_div(x, y, &out), out, NULL);
+        return give(r, two(RL_OP_div, x, y, NULL, 0, target(c), &out), out, NULL);
     if (strcmp(mode, "floor") && strcmp(mode, "trunc"))
         return rl_fail(RL_ERR_RUNTIME, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", mode);
-    rl_status st = two(*mode == 'f' ? RL_OP_floor_divide : RL_OP_trunc_divide, x, y, NULL, 0, &out);
+    rl_status st = two(*mode == 'f' ? RL_OP_floor_divide : RL_OP_trunc_divide, x, y, NULL, 0, target(c), &out);
     return give(r, st, out, y.t ? "DivBackward1" : "DivBackward2");
 }
 
 /* ---- masks ---- */
 
-rl_status rl_where(rl_operand condition, rl_operand x, rl_operand y, rl_tensor **out)
+static rl_status choose(rl_operand condition, rl_operand x, rl_operand y, rl_tensor *into, rl_tensor **out)
 {
     rl_operand in[3] = {condition, x, y};
-    if (condition.t && condition.t->dtype != RL_BOOL && condition.t->dtype != RL_U8)
-        return rl_fail(RL_ERR_RUNTIME, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
-                       rl_dtype_table[condition.t->dtype].scalar_type);
+    rl_tensor *mask = NULL;
+    rl_status st = RL_OK;
     if (condition.t && condition.t->dtype == RL_U8) { /* bytes as masks: they must not take part in promotion */
-        rl_tensor *mask = NULL;
         RL_RETURN(rl_cast(condition.t, RL_BOOL, &mask));
         in[0] = rl_operand_tensor(mask);
-        rl_status st = rl_elementwise(RL_OP_select_where, in, 3, NULL, 0, NULL, false, out);
-        rl_tensor_release(mask);
-        return st;
+    } else if (condition.t && condition.t->dtype != RL_BOOL) {
+        return rl_fail(RL_ERR_RUNTIME, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+                       rl_dtype_table[condition.t->dtype].scalar_type);
     }
-    return rl_elementwise(RL_OP_select_where, in, 3, NULL, 0, NULL, false, out);
+    st = rl_elementwise(RL_OP_select_where, in, 3, NULL, 0, into, into != NULL, out);
+    rl_tensor_release(mask);
+    return st;
+}
+
+rl_status rl_where(rl_operand condition, rl_operand x, rl_operand y, rl_tensor **out)
+{
+    return choose(condition, x, y, NULL, out);
 }
 
 /* One operand: the coordinates of what is not 0, one tensor for each dimension. */
@@ -334,14 +357,14 @@ rl_status rl_op_masked_fill(rl_call *c, rl_result *r)
         return rl_fail(RL_ERR_RUNTIME, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", value->ndim);
     if (value && rl_tensor_requires_grad(value)) {
         RL_TRY(rl_cast(value, (rl_dtype)x->dtype, &cast));
-        st = rl_where(rl_operand_tensor(mask), rl_operand_tensor(cast), rl_operand_tensor(x), &out);
+        st = choose(rl_operand_tensor(mask), rl_operand_tensor(cast), rl_operand_tensor(x), target(c), &out);
         goto fail;
     }
     if (value)
         RL_TRY(rl_item(value, &s));
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
         s = x->dtype == RL_BOOL ? rl_scalar_bool(rl_scalar_to_double(s) != 0) : rl_scalar_int(rl_scalar_to_int64(s));
-    st = two(RL_OP_masked_value, rl_operand_tensor(x), rl_operand_tensor(mask), &s, 1, &out);
+    st = two(RL_OP_masked_value, rl_operand_tensor(x), rl_operand_tensor(mask), &s, 1, target(c), &out);
 fail:
     rl_tensor_release(cast);
     return give(r, st, out, NULL);
@@ -364,7 +387,7 @@ rl_status rl_op_prelu(rl_call *c, rl_result *r)
     if (x->ndim == 1 && w->numel != 1)
         shape[0] = w->numel;
     RL_TRY(rl_reshape(w, x->ndim, shape, &shaped));
-    st = two(RL_OP_prelu_kernel, rl_operand_tensor(x), rl_operand_tensor(shaped), NULL, 0, &out);
+    st = two(RL_OP_prelu_kernel, rl_operand_tensor(x), rl_operand_tensor(shaped), NULL, 0, NULL, &out);
 fail:
     rl_tensor_release(shaped);
     return give(r, st, out, NULL);
@@ -389,7 +412,7 @@ static rl_status close_mask(const rl_call *c, rl_tensor **out)
     RL_RETURN(same_dtype(in[0], in[1]));
     for (int k = 0; k < 2; k++) /* the tolerances are fractions */
         RL_TRY(rl_cast(in[k], rl_dtype_is_float((rl_dtype)in[k]->dtype) ? (rl_dtype)in[k]->dtype : RL_F64, &wide[k]));
-    st = two(RL_OP_close_to, rl_operand_tensor(wide[0]), rl_operand_tensor(wide[1]), p, 3, out);
+    st = two(RL_OP_close_to, rl_operand_tensor(wide[0]), rl_operand_tensor(wide[1]), p, 3, NULL, out);
 fail:
     rl_tensor_release(wide[0]);
     rl_tensor_release(wide[1]);
