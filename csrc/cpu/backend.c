@@ -116,6 +116,13 @@ static void load(void)
     int best = machine_level(), wanted = wanted_level();
     chosen = level_table(wanted < best ? wanted : best);
     memcpy(backend.kernels, chosen->kernels, sizeof backend.kernels);
+    static const struct { int family; rl_kernel_run run; } everywhere[] = {
+        {RL_K_SCAN, rl_cpu_scan},     {RL_K_INDEX, rl_cpu_index},     {RL_K_GATHER, rl_cpu_gather},
+        {RL_K_SELECT, rl_cpu_select}, {RL_K_NONZERO, rl_cpu_nonzero}, {RL_K_SORT, rl_cpu_sort},
+    };
+    for (size_t k = 0; k < sizeof everywhere / sizeof *everywhere; k++)
+        if (backend.kernels[everywhere[k].family] == NULL)
+            backend.kernels[everywhere[k].family] = everywhere[k].run;
     rl_backend_register(&backend);
 }
 

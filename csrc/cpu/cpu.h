@@ -25,6 +25,14 @@ extern const rl_cpu_level rl_cpu_level_baseline;
 /* Of the others, those that this build has (RL_HAVE_LEVEL_AVX2, RL_HAVE_LEVEL_AVX512). */
 extern const rl_cpu_level rl_cpu_level_avx2, rl_cpu_level_avx512;
 
+/* Kernels that gain nothing from wider vectors. */
+rl_status rl_cpu_scan(const void *args, rl_stream stream);
+rl_status rl_cpu_index(const void *args, rl_stream stream);
+rl_status rl_cpu_gather(const void *args, rl_stream stream);
+rl_status rl_cpu_select(const void *args, rl_stream stream);
+rl_status rl_cpu_nonzero(const void *args, rl_stream stream);
+rl_status rl_cpu_sort(const void *args, rl_stream stream);
+
 const rl_backend *rl_cpu_backend(void); /* chooses the level and registers the backend; idempotent */
 const char *rl_cpu_level_chosen(void);
 const char *rl_cpu_level_best(void);    /* of this machine */

@@ -157,7 +157,7 @@ typedef struct rl_gather_args {
 enum { RL_SELECT_GET, RL_SELECT_ADD, RL_SELECT_SET };
 /* Rows by number: x is (outer, size, inner) contiguous, value (outer, count, inner) contiguous.
  * GET: value[o][j] = x[o][index[j]]; ADD: x[o][index[j]] += alpha * value[o][j]; SET likewise. skip >= 0: index j == skip is passed over
- * (embedding's padding_idx in backward). allow_negative: counts from the end. */
+ * (embedding's padding_idx in backward). An index out of [0, size) makes the kernel return RL_ERR_INDEX before anything is written. */
 typedef struct rl_select_args {
     int32_t mode;
     uint8_t dtype, index_is_32;
