@@ -94,13 +94,11 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
         _warn_size(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    d = (input - target).abs()
-    loss = rushlight.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
     if weight is None:
-        return _reduce(loss, reduction)
+        return _rows().huber_loss(input, target, _enum(reduction), delta)
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
-    loss = loss * weight
+    loss = _rows().huber_loss(input, target, 0, delta) * weight
     return loss.sum() / weight.sum() if reduction == "mean" else _reduce(loss, reduction)
 
 
