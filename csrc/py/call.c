@@ -164,6 +164,30 @@ PyObject *rl_py_call(const rl_op *op, bool inplace, PyObject *const *args, size_
 
 /* ---- for the number protocol ---- */
 
+/* A number on the left of a tensor that overrides: add and mul are the method with the operands exchanged, the rest Tensor.__r…__. */
+static bool reflected_override(const op_object *f, PyObject *a, PyObject *b, PyObject **result)
+{
+    static const struct { const char *row, *method; } table[] = {
+        {"add", "add"}, {"mul", "mul"}, {"sub", "__rsub__"}, {"div", "__rtruediv__"}, {"floor_divide", "__rfloordiv__"}, {"remainder", "__rmod__"},
+        {"pow", "__rpow__"}, {"matmul", "__rmatmul__"}, {"bitwise_and", "__rand__"}, {"bitwise_or", "__ror__"}, {"bitwise_xor", "__rxor__"},
+        {"bitwise_left_shift", "__rlshift__"}, {"bitwise_right_shift", "__rrshift__"}};
+    PyObject *args[2] = {b, a}, *func = NULL;
+    for (size_t k = 0; !func && k < sizeof table / sizeof *table; k++)
+        if (strcmp(f->op->name, table[k].row) == 0 && !(func = PyObject_GetAttrString((PyObject *)rl_st->Tensor, table[k].method)))
+            return *result = NULL, true;
+    bool taken = func && rl_py_torch_function(func, args, 2, NULL, result);
+    Py_XDECREF(func);
+    return taken;
+}
+
+static bool binary_override(const op_object *f, PyObject *a, PyObject *b, PyObject **result)
+{
+    PyObject *args[2] = {a, b};
+    if (RL_LIKELY(!rl_py_maybe_overridden(args, 2)))
+        return false;
+    return rl_py_is_tensor(a) ? rl_py_torch_function((PyObject *)f, args, 2, NULL, result) : reflected_override(f, a, b, result);
+}
+
 /* Row `row` over (a, b), one of them a tensor of any class. Not for other objects: NotImplemented. */
 PyObject *rl_py_binary(int row, PyObject *a, PyObject *b)
 {
@@ -177,7 +201,7 @@ PyObject *rl_py_binary(int row, PyObject *a, PyObject *b)
         if (direct_operand(a, true, &in[0]) && direct_operand(b, true, &in[1]) && (in[0].t || in[1].t) && autocast_off())
             return direct_run(row, in, 2, f->alpha, false);
     }
-    if (RL_UNLIKELY(rl_py_maybe_overridden(args, 2)) && rl_py_torch_function((PyObject *)f, args, 2, NULL, &result))
+    if (RL_UNLIKELY(binary_override(f, a, b, &result)))
         return result;
     if (!(rl_py_is_tensor(a) || rl_py_is_number(a)) || !(rl_py_is_tensor(b) || rl_py_is_number(b)))
         Py_RETURN_NOTIMPLEMENTED;

@@ -128,7 +128,12 @@ static PyObject *hand_around(const handing *h, PyObject *list)
     if (result != Py_NotImplemented)
         return result;
     Py_DECREF(result);
-    return PyErr_Format(PyExc_TypeError, "no implementation found for '%S' on types that implement __torch_function__: %R", h->func, h->types);
+    PyObject *name = PyObject_GetAttrString(h->func, "__qualname__");
+    if (!name)
+        return NULL;
+    PyErr_Format(PyExc_TypeError, "no implementation found for '%s.%S' on types that implement __torch_function__: %R", rl_py_prefix(), name, h->types);
+    Py_DECREF(name);
+    return NULL;
 }
 
 bool rl_py_torch_function(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **result)

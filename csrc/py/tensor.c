@@ -212,11 +212,16 @@ int rl_py_visit_tensor(rl_tensor *t, visitproc visit, void *arg)
     return visit_inside(t, visit, arg);
 }
 
-static bool sole_owner(const rl_py_tensor *self) { return self->t && !(self->t->flags & RL_TF_OWNS_PY) && atomic_load(&self->t->refs) == 1; }
+static bool holds(const rl_py_tensor *self) { return self->t && !(self->t->flags & RL_TF_OWNS_PY); }
+static bool sole_owner(const rl_py_tensor *self) { return holds(self) && atomic_load(&self->t->refs) == 1; }
+/* C holds t too: the wrapper may be resurrected, so what it holds must count as reachable and stay as it is. */
+static bool shared(const rl_py_tensor *self) { return holds(self) && atomic_load(&self->t->refs) > 1; }
 
 static int tensor_traverse(PyObject *op, visitproc visit, void *arg)
 {
     rl_py_tensor *self = (rl_py_tensor *)op;
+    if (shared(self))
+        return 0;
     Py_VISIT(Py_TYPE(op));
     Py_VISIT(self->dict);
     Py_VISIT(self->backward_hooks);
@@ -227,8 +232,8 @@ static int tensor_clear(PyObject *op)
 {
     rl_py_tensor *self = (rl_py_tensor *)op;
     rl_tensor *t = self->t;
-    if (t && !(t->flags & RL_TF_OWNS_PY) && atomic_load(&t->refs) > 1)
-        return 0; /* C holds t: the wrapper may be resurrected and must keep its state */
+    if (shared(self))
+        return 0;
     Py_CLEAR(self->dict);
     Py_CLEAR(self->backward_hooks);
     if (!sole_owner(self))
