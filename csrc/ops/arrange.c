@@ -90,13 +90,34 @@ static rl_status interleave_index(const rl_tensor *counts, int64_t n, const rl_a
     return RL_OK;
 }
 
+/* Every element k times: a copy of x with an expanded axis behind `axis`, seen without that axis. */
+static rl_status interleave_evenly(rl_tensor *x, int axis, int64_t k, rl_tensor **out)
+{
+    rl_status st;
+    rl_tensor *extra = NULL, *wide = NULL, *copy = NULL;
+    int64_t shape[RL_MAX_NDIM + 1];
+    if (k < 0)
+        return rl_fail(RL_ERR_RUNTIME, "Repeats must be non-negative");
+    RL_TRY(rl_unsqueeze(x, axis + 1, &extra));
+    memcpy(shape, extra->shape, (size_t)extra->ndim * sizeof *shape);
+    shape[axis + 1] = k;
+    RL_TRY(rl_expand(extra, extra->ndim, shape, &wide));
+    RL_TRY(rl_clone(wide, RL_FORMAT_CONTIGUOUS, &copy));
+    memcpy(shape, x->shape, (size_t)x->ndim * sizeof *shape);
+    if (__builtin_mul_overflow(shape[axis], k, &shape[axis]))
+        RL_FAIL(RL_ERR_RUNTIME, "repeat_interleave: %lld times %lld overflows", (long long)x->shape[axis], (long long)k);
+    st = rl_view(copy, x->ndim, shape, out);
+fail:
+    rl_tensor_release(extra);
+    rl_tensor_release(wide);
+    rl_tensor_release(copy);
+    return st;
+}
+
 /* The repeats as int64 on the CPU, for n elements. */
-static rl_status repeat_counts(const rl_arg *repeats, bool number, int64_t n, int axis, rl_tensor **out)
+static rl_status repeat_counts(rl_tensor *t, int64_t n, int axis, rl_tensor **out)
 {
     rl_device cpu = {RL_DEVICE_CPU, -1};
-    rl_tensor *t = repeats->t;
-    if (number)
-        return repeats->i < 0 ? rl_fail(RL_ERR_RUNTIME, "Repeats must be non-negative") : rl_tensor_from_scalar(rl_scalar_int(repeats->i), RL_I64, cpu, out);
     if (t->ndim > 1)
         return rl_fail(RL_ERR_RUNTIME, "repeats must be 0-dim or 1-dim tensor");
     if (t->numel != 1 && t->numel != n)
@@ -114,7 +135,7 @@ static rl_status interleave_alone(rl_call *c, rl_result *r)
     rl_status st;
     if (x->ndim != 1)
         return rl_fail(RL_ERR_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
-    RL_TRY(repeat_counts(&c->args[0], false, x->numel, 0, &counts));
+    RL_TRY(repeat_counts(x, x->numel, 0, &counts));
     RL_TRY(interleave_index(counts, x->numel, &c->args[1], &index));
     st = rl_to(index, (rl_dtype)x->dtype, rl_tensor_device(x), false, RL_FORMAT_CONTIGUOUS, &t);
 fail:
@@ -140,7 +161,11 @@ rl_status rl_op_repeat_interleave(rl_call *c, rl_result *r)
         rl_tensor_release(x);
         x = flat;
     }
-    RL_TRY(repeat_counts(&c->args[1], c->overload == 0, x->shape[axis], axis, &counts));
+    if (c->overload == 0) {
+        st = interleave_evenly(x, axis, c->args[1].i, &t);
+        goto fail;
+    }
+    RL_TRY(repeat_counts(c->args[1].t, x->shape[axis], axis, &counts));
     RL_TRY(interleave_index(counts, x->shape[axis], &c->args[3], &index));
     RL_TRY(rl_to(index, RL_I64, rl_tensor_device(x), false, RL_FORMAT_CONTIGUOUS, &rows));
     st = rl_index_select(x, axis, rows, &t);
@@ -364,4 +389,68 @@ rl_status rl_op_diag(rl_call *c, rl_result *r)
         st = rl_node_set_list(node, x->shape, x->ndim);
     }
     return rl_give(st, t, r);
+}
+
+rl_status rl_op_diagflat(rl_call *c, rl_result *r)
+{
+    rl_tensor *x = c->args[0].t, *flat = NULL, *t = NULL;
+    rl_status st;
+    RL_TRY(rl_reshape(x, 1, &x->numel, &flat));
+    st = diag_embed(flat, c->args[1].i, 0, 1, &t);
+fail:
+    rl_tensor_release(flat);
+    return rl_give(st, t, r);
+}
+
+/* ---- a copy with one part replaced ---- */
+rl_status rl_view_select(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_select(x, i[0], i[1], out); }
+rl_status rl_view_slice(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_slice(x, i[0], i[1], i[2], i[3], out); }
+rl_status rl_view_diagonal(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_diagonal(x, i[0], i[1], i[2], out); }
+
+rl_status rl_view_scatter(rl_tensor *x, rl_tensor *src, rl_view_fn view, const int64_t *i, const rl_node_class *cls, rl_tensor **out)
+{
+    rl_status st;
+    rl_tensor *t = NULL, *part = NULL, *both[2] = {x, src};
+    rl_node *node;
+    bool old = rl_grad_off();
+    RL_TRY(rl_same_device(both, 2, "scatter"));
+    RL_TRY(rl_clone(x, RL_FORMAT_PRESERVE, &t));
+    RL_TRY(view(t, i, &part));
+    if (!rl_tensor_same_shape(part, src))
+        RL_FAIL(RL_ERR_RUNTIME, "expected src to have a size equal to the slice of self. src size = %s, slice size = %s", rl_shape_text(src->ndim, src->shape),
+                rl_shape_text(part->ndim, part->shape));
+    RL_TRY(rl_copy_raw(part, src));
+    rl_grad_restore(old);
+    RL_TRY(rl_record(cls, both, 2, &t, 1, 0, &node));
+    if (node) {
+        memcpy(node->attrs.i, i, 4 * sizeof *i);
+        RL_TRY(rl_node_set_list(node, src->shape, src->ndim));
+    }
+    *out = rl_tensor_retain(t);
+fail:
+    rl_grad_restore(old);
+    rl_tensor_release(part);
+    rl_tensor_release(t);
+    return st;
+}
+
+rl_status rl_op_select_scatter(rl_call *c, rl_result *r)
+{
+    rl_tensor *t = NULL;
+    int64_t i[4] = {c->args[2].i, c->args[3].i};
+    return rl_give(rl_view_scatter(c->args[0].t, c->args[1].t, rl_view_select, i, &rl_class_select_scatter, &t), t, r);
+}
+
+rl_status rl_op_slice_scatter(rl_call *c, rl_result *r)
+{
+    rl_tensor *t = NULL;
+    int64_t i[4] = {c->args[2].i, c->args[3].given ? c->args[3].i : 0, c->args[4].given ? c->args[4].i : INT64_MAX, c->args[5].i};
+    return rl_give(rl_view_scatter(c->args[0].t, c->args[1].t, rl_view_slice, i, &rl_class_slice_scatter, &t), t, r);
+}
+
+rl_status rl_op_diagonal_scatter(rl_call *c, rl_result *r)
+{
+    rl_tensor *t = NULL;
+    int64_t i[4] = {c->args[2].i, c->args[3].i, c->args[4].i};
+    return rl_give(rl_view_scatter(c->args[0].t, c->args[1].t, rl_view_diagonal, i, &rl_class_diagonal_scatter, &t), t, r);
 }

@@ -39,14 +39,8 @@ static rl_tensor *zeros(rl_deriv *d, int n, const int64_t *shape, const rl_tenso
     GIVES(rl_zeros(n, shape, (rl_dtype)like->dtype, rl_tensor_device(like), &t));
 }
 
-/* One of select, slice and diagonal with the numbers that a node keeps. */
-typedef rl_status (*view_fn)(rl_tensor *x, const int64_t *i, rl_tensor **out);
-static rl_status view_select(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_select(x, i[0], i[1], out); }
-static rl_status view_slice(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_slice(x, i[0], i[1], i[2], i[3], out); }
-static rl_status view_diagonal(rl_tensor *x, const int64_t *i, rl_tensor **out) { return rl_diagonal(x, i[0], i[1], i[2], out); }
-
 /* The gradient of a view: zeros of the base, of which the view takes g. Recorded as one operator, whose own gradient is the view of its gradient. */
-static void place(rl_deriv *d, view_fn view, const rl_node_class *cls)
+static void place(rl_deriv *d, rl_view_fn view, const rl_node_class *cls)
 {
     const rl_attrs *a = &d->node->attrs;
     rl_tensor *g = d->gout[0], *base = NULL, *part = NULL;
@@ -68,19 +62,39 @@ fail:
     d_set(d, 0, d_keep(d, st, base));
 }
 
-static void again(rl_deriv *d, view_fn view)
+static void again(rl_deriv *d, rl_view_fn view)
 {
     rl_tensor *t = NULL;
     rl_status st = view(d->gout[0], d->node->attrs.i, &t);
     d_set(d, 0, d_keep(d, st, t));
 }
 
-static void again_select(rl_deriv *d) { again(d, view_select); }
-static void again_slice(rl_deriv *d) { again(d, view_slice); }
-static void again_diagonal(rl_deriv *d) { again(d, view_diagonal); }
-static void back_select(rl_deriv *d) { place(d, view_select, &rl_class_select_back); }
-static void back_slice(rl_deriv *d) { place(d, view_slice, &rl_class_slice_back); }
-static void back_diagonal(rl_deriv *d) { place(d, view_diagonal, &rl_class_diagonal_back); }
+static void again_select(rl_deriv *d) { again(d, rl_view_select); }
+static void again_slice(rl_deriv *d) { again(d, rl_view_slice); }
+static void again_diagonal(rl_deriv *d) { again(d, rl_view_diagonal); }
+static void back_select(rl_deriv *d) { place(d, rl_view_select, &rl_class_select_back); }
+static void back_slice(rl_deriv *d) { place(d, rl_view_slice, &rl_class_slice_back); }
+static void back_diagonal(rl_deriv *d) { place(d, rl_view_diagonal, &rl_class_diagonal_back); }
+
+/* x gets g without the part that src replaced, src gets that part. */
+static void back_scatter(rl_deriv *d, rl_view_fn view, const rl_node_class *cls)
+{
+    const rl_attrs *a = &d->node->attrs;
+    rl_tensor *t = NULL;
+    if (d_needs(d, 0)) {
+        rl_tensor *nothing = zeros(d, a->nlist, a->list, d->gout[0]);
+        rl_status st = nothing ? rl_view_scatter(d->gout[0], nothing, view, a->i, cls, &t) : RL_OK;
+        d_set(d, 0, d_keep(d, st, t));
+    }
+    if (d_needs(d, 1)) {
+        rl_status st = view(d->gout[0], a->i, &t);
+        d_set(d, 1, d_keep(d, st, t));
+    }
+}
+
+static void back_select_scatter(rl_deriv *d) { back_scatter(d, rl_view_select, &rl_class_select_scatter); }
+static void back_slice_scatter(rl_deriv *d) { back_scatter(d, rl_view_slice, &rl_class_slice_scatter); }
+static void back_diagonal_scatter(rl_deriv *d) { back_scatter(d, rl_view_diagonal, &rl_class_diagonal_scatter); }
 
 static void back_zero(rl_deriv *d)
 {

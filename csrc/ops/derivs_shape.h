@@ -28,6 +28,9 @@
     X(select_back, "SelectBackwardBackward0", again_select) \
     X(slice_back, "SliceBackwardBackward0", again_slice) \
     X(diagonal_back, "DiagonalBackwardBackward0", again_diagonal) \
+    X(select_scatter, "SelectScatterBackward0", back_select_scatter) \
+    X(slice_scatter, "SliceScatterBackward0", back_slice_scatter) \
+    X(diagonal_scatter, "DiagonalScatterBackward0", back_diagonal_scatter) \
     X(diagonal_copy, "DiagonalBackward0_copy", back_diagonal) \
     X(diag_embed, "DiagEmbedBackward0", back_diag_embed) \
     X(as_strided, "AsStridedBackward0", back_as_strided) \

@@ -152,34 +152,62 @@ rl_status rl_op_chunk(rl_call *c, rl_result *r)
     return split_evenly(x, axis, size, r);
 }
 
-/* tensor_split(sections) and tensor_split(indices) */
-rl_status rl_op_tensor_split(rl_call *c, rl_result *r)
+/* Into n nearly equal parts, or at `cuts` (n - 1 of them). */
+static rl_status split_at(rl_tensor *x, int axis, int64_t n, const int64_t *cuts, rl_result *r)
 {
-    rl_tensor *x = c->args[0].t;
-    int axis;
-    int64_t n = c->overload == 0 ? c->args[1].i : c->args[1].ints.n + 1;
-    if (x->ndim == 0)
-        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
-    RL_RETURN(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
+    int64_t have = x->shape[axis], at = 0;
     if (n <= 0 || n > INT32_MAX)
         return rl_fail(RL_ERR_RUNTIME, "number of sections must be larger than 0, got %lld", (long long)n);
-    int64_t have = x->shape[axis], at = 0, *sizes = rl_pool_alloc((size_t)n * sizeof *sizes);
+    int64_t *sizes = rl_pool_alloc((size_t)n * sizeof *sizes);
     if (sizes == NULL)
         return RL_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        if (c->overload == 0)
-            sizes[i] = have / n + (i < have % n);
-        else {
-            int64_t end = i < n - 1 ? c->args[1].ints.v[i] : have;
+        if (cuts) {
+            int64_t end = i < n - 1 ? cuts[i] : have;
             end = end < 0 ? end + have : end;
             end = end < at ? at : end > have ? have : end;
             sizes[i] = end - at;
             at = end;
-        }
+        } else
+            sizes[i] = have / n + (i < have % n);
     }
     rl_status st = take_apart(x, axis, n, sizes, false, NULL, r);
     rl_pool_free(sizes, (size_t)n * sizeof *sizes);
     return st;
+}
+
+/* tensor_split(Tensor): a 0-dim tensor is a number of sections, a 1-dim tensor holds the cuts. */
+static rl_status split_by_tensor(rl_tensor *x, int axis, rl_tensor *how, rl_result *r)
+{
+    rl_tensor *plain = NULL;
+    rl_status st;
+    if (rl_tensor_device(how).type != RL_DEVICE_CPU || how->dtype != RL_I64)
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to %s, but it's %s", how->dtype != RL_I64 ? "have dtype of long" : "be on cpu",
+                       how->dtype != RL_I64 ? rl_scalar_type_text((rl_dtype)how->dtype) : rl_device_text(rl_tensor_device(how)));
+    if (how->ndim > 1)
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with "
+                                       "%d dims", how->ndim);
+    RL_RETURN(rl_plain(how, RL_DTYPE_NONE, &plain));
+    const int64_t *v = rl_tensor_data(plain);
+    static const int64_t no_cuts;
+    st = how->ndim == 0 ? split_at(x, axis, v[0], NULL, r) : split_at(x, axis, plain->numel + 1, plain->numel ? v : &no_cuts, r);
+    rl_tensor_release(plain);
+    return st;
+}
+
+/* tensor_split(sections), (indices), (tensor of either): each part a slice of its own */
+rl_status rl_op_tensor_split(rl_call *c, rl_result *r)
+{
+    rl_tensor *x = c->args[0].t;
+    int axis;
+    static const int64_t no_cuts;
+    const rl_arg *how = &c->args[1];
+    if (x->ndim == 0)
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims");
+    RL_RETURN(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
+    if (c->overload == 2)
+        return split_by_tensor(x, axis, how->t, r);
+    return c->overload == 0 ? split_at(x, axis, how->i, NULL, r) : split_at(x, axis, how->ints.n + 1, how->ints.n ? how->ints.v : &no_cuts, r);
 }
 
 /* ---- together ---- */

@@ -29,6 +29,13 @@ rl_status rl_unfold(rl_tensor *x, int64_t dim, int64_t size, int64_t step, rl_te
 rl_status rl_stack(rl_tensor *const *v, int n, int64_t dim, rl_tensor **out);
 rl_status rl_roll(rl_tensor *x, const int64_t *shifts, int n, const int64_t *dims, int ndims, rl_tensor **out);
 rl_status rl_tri(rl_tensor *x, int64_t diagonal, bool upper, rl_tensor **out);
+/* One of select, slice and diagonal, by the numbers that a node keeps: axis, index; axis, start, end, step; offset, axis, axis. */
+typedef rl_status (*rl_view_fn)(rl_tensor *x, const int64_t *i, rl_tensor **out);
+rl_status rl_view_select(rl_tensor *x, const int64_t *i, rl_tensor **out);
+rl_status rl_view_slice(rl_tensor *x, const int64_t *i, rl_tensor **out);
+rl_status rl_view_diagonal(rl_tensor *x, const int64_t *i, rl_tensor **out);
+/* A copy of x whose view holds src instead. */
+rl_status rl_view_scatter(rl_tensor *x, rl_tensor *src, rl_view_fn view, const int64_t *i, const rl_node_class *cls, rl_tensor **out);
 /* Runs a view operator's `form` and gives x the result's geometry and history: the in-place forms of views. */
 rl_status rl_view_become(rl_tensor *x, const char *name, const char *node_name, rl_op_fn form, rl_call *c, rl_result *r);
 
