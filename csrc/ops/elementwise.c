@@ -279,9 +279,9 @@ static const rl_tensor *plain_operands(const rl_operand *in, int n)
     const rl_tensor *first = NULL;
     for (int k = 0; k < n; k++) {
         const rl_tensor *t = in[k].t;
-        if (t == NULL)
+        if (t == NULL && in[k].s.kind != RL_CAT_BOOL)
             continue;
-        if (!rl_tensor_is_contiguous(t) || !rl_dtype_is_float((rl_dtype)t->dtype) ||
+        if (t == NULL || !rl_tensor_is_contiguous(t) || !rl_dtype_is_float((rl_dtype)t->dtype) ||
             (first && (t->dtype != first->dtype || !rl_device_same(rl_tensor_device(t), rl_tensor_device(first)) || !same_shape(t, first))))
             return NULL;
         first = first ? first : t;

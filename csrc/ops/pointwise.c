@@ -58,11 +58,6 @@ static rl_tensor *target(const rl_call *c)
     return c->inplace ? c->args[0].t : NULL;
 }
 
-static bool operand_is_integral(rl_operand o)
-{
-    return o.t ? !rl_dtype_is_float((rl_dtype)o.t->dtype) : o.s.kind != RL_CAT_FLOAT;
-}
-
 /* ---- positive, round, gelu, logit, nan_to_num ---- */
 
 rl_status rl_op_positive(rl_call *c, rl_result *r)
@@ -155,17 +150,14 @@ fail:
 static rl_status clamp_tensors(rl_tensor *x, const rl_arg *low, const rl_arg *high, rl_tensor *into, rl_tensor **out)
 {
     rl_operand in[3] = {rl_operand_tensor(x), operand_of(low), operand_of(high)};
-    bool integral = true;
-    for (int k = 0; k < 3; k++)
-        integral = integral && (!in[k].t || operand_is_integral(in[k]));
-    if (!low->given)
-        in[1].s = integral ? rl_scalar_int(INT64_MIN) : rl_scalar_float(-INFINITY);
     if (!high->given)
-        in[2].s = integral ? rl_scalar_int(INT64_MAX) : rl_scalar_float(INFINITY);
+        return two(RL_OP_clamp_above, in[0], in[1], NULL, 0, into, out);
+    if (!low->given)
+        return two(RL_OP_clamp_below, in[0], in[2], NULL, 0, into, out);
     return rl_elementwise(RL_OP_clamp_tensors, in, 3, NULL, 0, into, into != NULL, out);
 }
 
-/* Overloads: (self, Scalar? min=None, Scalar? max=None), (self, Tensor? min=None, Tensor? max=None). */
+/* Overloads: (self, Tensor? min=None, Tensor? max=None), (self, Scalar? min=None, Scalar? max=None). */
 rl_status rl_op_clamp(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
@@ -177,7 +169,7 @@ rl_status rl_op_clamp(rl_call *c, rl_result *r)
     return give(r, clamp_scalars(c->args[0].t, low, high, target(c), &out), out, "ClampBackward1");
 }
 
-/* Overloads: (self, Scalar bound), (self, Tensor bound). */
+/* Overloads: (self, Tensor bound), (self, Scalar bound). */
 static rl_status clamp_one(rl_call *c, rl_result *r, bool is_low)
 {
     static const rl_arg none;
@@ -197,6 +189,37 @@ fail:
 
 rl_status rl_op_clamp_min(rl_call *c, rl_result *r) { return clamp_one(c, r, true); }
 rl_status rl_op_clamp_max(rl_call *c, rl_result *r) { return clamp_one(c, r, false); }
+
+/* ---- operators that refuse mixed dtypes ---- */
+
+rl_status rl_op_heaviside(rl_call *c, rl_result *r)
+{
+    rl_operand x = operand_of(&c->args[0]), y = operand_of(&c->args[1]);
+    rl_tensor *out = NULL;
+    if (x.t && y.t && x.t->dtype != y.t->dtype)
+        return rl_fail(RL_ERR_RUNTIME, "heaviside is not yet implemented for tensors with different dtypes.");
+    return give(r, two(RL_OP_heaviside_step, x, y, NULL, 0, target(c), &out), out, NULL);
+}
+
+/* Overloads: (self, end, Tensor weight), (self, end, Scalar weight). A weight of no dimension is a number. */
+rl_status rl_op_lerp(rl_call *c, rl_result *r)
+{
+    rl_operand in[3] = {operand_of(&c->args[0]), operand_of(&c->args[1]), operand_of(&c->args[2])};
+    rl_tensor *x = in[0].t, *out = NULL;
+    for (int k = 1; k < 3; k++) {
+        rl_tensor *t = in[k].t;
+        if (!t || t->dtype == x->dtype || (k == 2 && x->ndim == 0 && t->ndim == 0))
+            continue;
+        if (k == 1 || t->ndim > 0)
+            return rl_fail(RL_ERR_RUNTIME, "expected dtype %s for `%s` but got dtype %s", rl_dtype_name((rl_dtype)x->dtype), k == 1 ? "end" : "weight",
+                           rl_dtype_name((rl_dtype)t->dtype));
+        RL_RETURN(rl_item(t, &in[k].s));
+        in[k].t = NULL;
+    }
+    if (!rl_dtype_is_float((rl_dtype)x->dtype))
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", in[2].t ? "tensor" : "scalar", rl_dtype_table[x->dtype].scalar_type);
+    return give(r, rl_elementwise(RL_OP_lerp_weight, in, 3, NULL, 0, target(c), c->inplace, &out), out, NULL);
+}
 
 /* ---- powers ---- */
 

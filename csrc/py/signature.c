@@ -24,14 +24,14 @@ bool rl_takes_number(const rl_op *op, bool first, const char *param)
     static const char *const also_first[] = {"add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide", "floor_divide", "remainder",
                                              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "xlogy", NULL};
     static const char *const tensors_only[] = {"maximum", "minimum", "fmax", "fmin", "atan2", "arctan2", "hypot", "logaddexp", "logaddexp2", "nextafter",
-                                               "heaviside", "logical_and", "logical_or", "logical_xor", NULL};
+                                               "logical_and", "logical_or", "logical_xor", "gcd", "lcm", NULL};
     static const char *const others[] = {"where", "masked_fill", "fill_", "copy_", "index_fill", NULL};
     if (!op)
         return false;
     if (op->kind == RL_ROW_BINARY)
         return first ? listed(op->name, also_first) : !listed(op->name, tensors_only);
     if (op->kind == RL_ROW_TERNARY)
-        return strcmp(op->name, "lerp") == 0 && strcmp(param, "weight") == 0;
+        return false;
     return !first && listed(op->name, others);
 }
 
