@@ -70,6 +70,7 @@ class ProcessContext:
         failed = None
         for sentinel in multiprocessing.connection.wait(self.sentinels.keys(), timeout):
             i = self.sentinels.pop(sentinel)  # type: ignore[call-overload]
+            self.processes[i].join()
             if self.processes[i].exitcode != 0:
                 failed = i
                 break
