@@ -191,6 +191,10 @@ def _tensor_str(t: Tensor, contents: str | None = None) -> str:
             suffixes.append(f"dtype={t.dtype}")
         text = contents or "[]"
     else:
+        if PRINT_OPTS.edgeitems == 0:
+            suffixes.append(f"size={tuple(t.shape)}")
+            if t.numel() > PRINT_OPTS.threshold:
+                contents = contents or "[...]"
         if t.dtype not in (default, _C.int64, _C.bool):
             suffixes.append(f"dtype={t.dtype}")
         text = contents or _numbers(t, indent)
