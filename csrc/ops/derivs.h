@@ -101,9 +101,7 @@ rl_tensor *d_index_add(rl_deriv *d, rl_tensor *a, int64_t dim, rl_tensor *index,
     X(masked_select, "MaskedSelectBackward0", back_masked_select) \
     X(masked_scatter, "MaskedScatterBackward0", back_masked_scatter) \
     X(embedding, "EmbeddingBackward0", back_embedding)        \
-    X(embedding_dense, "EmbeddingDenseBackwardBackward0", back_embedding_dense) \
-    X(sort, "SortBackward0", back_sort)                       \
-    X(random, "RandomBackward0", back_random)
+    X(sort, "SortBackward0", back_sort)
 #define RL_NORM_DERIVS(X)                                     \
     X(softmax, "SoftmaxBackward0", back_softmax)              \
     X(log_softmax, "LogSoftmaxBackward0", back_log_softmax)   \
@@ -125,5 +123,6 @@ RL_INDEX_DERIVS(X)
 RL_NORM_DERIVS(X)
 RL_LOSS_DERIVS(X)
 #undef X
+extern const rl_node_class rl_class_random; /* random.c */
 
 #endif

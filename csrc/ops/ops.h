@@ -82,6 +82,11 @@ rl_status rl_scatter_add(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor 
 rl_status rl_index_select(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor **out);
 rl_status rl_index_add(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor *src, rl_scalar alpha, rl_tensor **out);
 rl_status rl_nonzero(rl_tensor *x, rl_tensor **out);
+rl_status rl_index_put(rl_tensor *x, rl_tensor *const *indices, int n, rl_tensor *value, bool accumulate, rl_tensor **out);
+rl_status rl_masked_select(rl_tensor *x, rl_tensor *mask, rl_tensor **out);
+rl_status rl_scatter(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor *src, rl_tensor **out);
+rl_status rl_embedding(rl_tensor *weight, rl_tensor *indices, int64_t padding, bool by_frequency, rl_tensor **out);
+rl_status rl_take(rl_tensor *x, rl_tensor *index, rl_tensor **out);
 
 /* sort.c: values and indices, both new references */
 rl_status rl_topk(rl_tensor *x, int64_t k, int64_t dim, bool largest, bool sorted, rl_tensor **values, rl_tensor **indices);
