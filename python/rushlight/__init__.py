@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(functional, name, None) if name in getattr(functional, "__all__", ()) else None
     if value is None:
         from ._missing import missing
-        raise missing(__name__, name, dir())
+        raise missing(__name__, name, __dir__())
     globals()[name] = value
     return value
 
