@@ -154,8 +154,12 @@ fail:
 
 rl_status rl_op_copy_(rl_call *c, rl_result *r)
 {
-    rl_status st = rl_copy_(c->args[0].t, c->args[1].t);
-    return rl_give(st, rl_tensor_retain(c->args[0].t), r);
+    rl_tensor *x = c->args[0].t, *src = rl_tensor_retain(c->args[1].t);
+    if (src == NULL) /* a number */
+        RL_RETURN(rl_tensor_from_scalar(c->args[1].s, (rl_dtype)x->dtype, rl_tensor_device(x), &src));
+    rl_status st = rl_copy_(x, src);
+    rl_tensor_release(src);
+    return rl_give(st, rl_tensor_retain(x), r);
 }
 
 /* ---- fresh copies ---- */
