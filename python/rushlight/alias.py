@@ -58,6 +58,8 @@ def install() -> ModuleType:
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
         rushlight._C._set_print_as_torch(True)
+        for kind in (rushlight.Tensor, rushlight.Size, rushlight.dtype, rushlight.device, rushlight.Generator):
+            kind.__module__ = "torch"
         rushlight.__version__ = f"{TORCH_VERSION}+rushlight.{rushlight.__version__}"
     sys.modules["torch"] = rushlight
     return rushlight

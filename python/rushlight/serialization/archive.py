@@ -143,6 +143,8 @@ class _Archive:
     def data_offset(self, entry: str) -> int:
         """Where the data of an entry starts in the file."""
         info = self._info(entry)
+        if not 0 <= info.header_offset < self.size:
+            raise DamagedFileError(f"{self.name}: damaged: the header of {entry} is said to be at byte {info.header_offset} of {self.size}")
         self.file.seek(self.start + info.header_offset)
         head = self.file.read(30)
         if len(head) < 30 or head[:4] != b"PK\x03\x04":
