@@ -113,8 +113,18 @@ fail:
     return st;
 }
 
+static rl_status same_addend(const rl_tensor *c, const rl_tensor *a, const rl_tensor *b)
+{
+    if (RL_LIKELY(c->dtype == b->dtype && a->dtype == b->dtype))
+        return RL_OK;
+    return rl_fail(RL_ERR_RUNTIME, "%s and mat2 must have the same dtype, but got %s and %s", c->dtype != b->dtype ? "self" : "mat1",
+                   rl_scalar_type_text((rl_dtype)(c->dtype != b->dtype ? c : a)->dtype), rl_scalar_type_text((rl_dtype)b->dtype));
+}
+
 rl_status rl_linear(rl_tensor *x, rl_tensor *w, rl_tensor *bias, rl_tensor **out)
 {
+    if (bias)
+        RL_RETURN(same_addend(bias, x, w));
     if (RL_UNLIKELY(x->ndim == 0 || w->ndim == 0))
         return rl_fail(RL_ERR_RUNTIME, "both arguments to linear need to be at least 1D, but they are %dD and %dD", x->ndim, w->ndim);
     if (RL_UNLIKELY(w->ndim > 2))
@@ -167,14 +177,6 @@ fail:
     return st;
 }
 
-static rl_status same_addend(const rl_tensor *c, const rl_tensor *a)
-{
-    if (c->dtype == a->dtype)
-        return RL_OK;
-    return rl_fail(RL_ERR_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s", rl_scalar_type_text((rl_dtype)c->dtype),
-                   rl_scalar_type_text((rl_dtype)a->dtype));
-}
-
 static rl_status addmm_check(rl_tensor *c, rl_tensor *a, rl_tensor *b)
 {
     if (a->ndim != 2 || b->ndim != 2)
@@ -182,8 +184,8 @@ static rl_status addmm_check(rl_tensor *c, rl_tensor *a, rl_tensor *b)
     if (a->shape[1] != b->shape[0])
         return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)a->shape[0], (long long)a->shape[1],
                        (long long)b->shape[0], (long long)b->shape[1]);
-    RL_RETURN(rl_product_types(a, b, "addmm_impl_cpu_"));
-    return same_addend(c, a);
+    RL_RETURN(same_addend(c, a, b));
+    return rl_product_types(a, b, "addmm_impl_cpu_");
 }
 
 static bool is_one(rl_scalar s) { return rl_scalar_to_double(s) == 1; }
@@ -231,7 +233,7 @@ static rl_status batches_check(rl_tensor *c, rl_tensor *a, rl_tensor *b)
         return rl_fail(RL_ERR_RUNTIME, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
                        (long long)a->shape[0], (long long)a->shape[2], (long long)b->shape[0], (long long)b->shape[1]);
     RL_RETURN(rl_product_types(a, b, "baddbmm"));
-    return same_addend(c, a);
+    return same_addend(c, a, b);
 }
 
 rl_status rl_op_baddbmm(rl_call *c, rl_result *r)
@@ -283,7 +285,7 @@ rl_status rl_op_addmv(rl_call *c, rl_result *r)
         return rl_fail(RL_ERR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)in[0]->numel, (long long)a->shape[0],
                        (long long)a->shape[1], (long long)v->shape[0]);
     RL_RETURN(rl_product_types(a, v, "addmv_impl_cpu"));
-    RL_RETURN(same_addend(in[0], a));
+    RL_RETURN(same_addend(in[0], a, v));
     RL_TRY(addend(in[0], s.beta, 1, a->shape, &out));
     rl_matrix column = {rl_tensor_data(v), v->shape[0], 1, v->strides[0], 1};
     RL_TRY(rl_gemm(out, rl_tensor_data(out), rl_matrix_of(a), column, s));
@@ -299,7 +301,7 @@ rl_status rl_op_addr(rl_call *c, rl_result *r)
     if (a->ndim != 1 || b->ndim != 1)
         return rl_fail(RL_ERR_RUNTIME, "addr: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "vec1" : "vec2", a->ndim != 1 ? a->ndim : b->ndim);
     RL_RETURN(rl_product_types(a, b, "addr"));
-    RL_RETURN(same_addend(in[0], a));
+    RL_RETURN(same_addend(in[0], a, v));
     int64_t shape[2] = {a->shape[0], b->shape[0]};
     RL_TRY(addend(in[0], s.beta, 2, shape, &out));
     rl_matrix column = {rl_tensor_data(a), a->shape[0], 1, a->strides[0], 1}, row = {rl_tensor_data(b), 1, b->shape[0], 1, b->strides[0]};

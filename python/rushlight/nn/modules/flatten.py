@@ -1,5 +1,4 @@
 """Flatten and Unflatten."""
-import rushlight
 from rushlight._C import Tensor
 
 from .module import Module
@@ -26,25 +25,13 @@ class Flatten(Module):
 class Unflatten(Module):
     """Splits dimension dim into unflattened_size (one -1 is inferred)."""
 
-    def __init__(self, dim, unflattened_size) -> None:
+    def __init__(self, dim: int, unflattened_size) -> None:
         super().__init__()
-        if isinstance(dim, int):
-            self._require_tuple_int(unflattened_size)
-        elif isinstance(dim, str):
-            self._require_tuple_tuple(unflattened_size)
-        else:
-            raise TypeError("invalid argument type for dim parameter")
+        self._require_tuple_int(unflattened_size)
         self.dim, self.unflattened_size = dim, unflattened_size
 
-    def _require_tuple_tuple(self, input) -> None:
-        if not isinstance(input, tuple):
-            raise TypeError(f"unflattened_size must be a tuple of tuples, but found type {type(input).__name__}")
-        for idx, elem in enumerate(input):
-            if not isinstance(elem, tuple):
-                raise TypeError(f"unflattened_size must be tuple of tuples, but found element of type {type(elem).__name__} at pos {idx}")
-
     def _require_tuple_int(self, input) -> None:
-        if not isinstance(input, (tuple, list, rushlight.Size)):
+        if not isinstance(input, (tuple, list)):
             raise TypeError(f"unflattened_size must be a tuple of ints, but found type {type(input).__name__}")
         for idx, elem in enumerate(input):
             if not isinstance(elem, int):
