@@ -301,7 +301,7 @@ rl_status rl_op_addr(rl_call *c, rl_result *r)
     if (a->ndim != 1 || b->ndim != 1)
         return rl_fail(RL_ERR_RUNTIME, "addr: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "vec1" : "vec2", a->ndim != 1 ? a->ndim : b->ndim);
     RL_RETURN(rl_product_types(a, b, "addr"));
-    RL_RETURN(same_addend(in[0], a, v));
+    RL_RETURN(same_addend(in[0], a, b));
     int64_t shape[2] = {a->shape[0], b->shape[0]};
     RL_TRY(addend(in[0], s.beta, 2, shape, &out));
     rl_matrix column = {rl_tensor_data(a), a->shape[0], 1, a->strides[0], 1}, row = {rl_tensor_data(b), 1, b->shape[0], 1, b->strides[0]};
