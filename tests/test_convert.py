@@ -268,7 +268,8 @@ def test_numpy_both_ways(name):
 
 
 @pytest.mark.parametrize("make", [lambda: np.arange(24.0).reshape(4, 6).T, lambda: np.arange(24.0)[::3],
-                                  lambda: np.zeros((2, 3), order="F"), lambda: np.broadcast_to(np.array(3.0), (2, 2)), lambda: np.zeros((0, 3)), lambda: np.array(5.0),
+                                  lambda: np.zeros((2, 3), order="F"), lambda: np.broadcast_to(np.array(3.0), (2, 2)),
+                                  lambda: np.zeros((0, 3)), lambda: np.array(5.0),
                                   lambda: np.arange(24.0).reshape(2, 3, 4)[:, 1:, ::2],
                                   lambda: np.zeros(4, [("a", "f4"), ("b", "f4")])["a"]])
 def test_strides(make):

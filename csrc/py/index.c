@@ -298,6 +298,16 @@ static bool overridden(const char *name, PyObject *const *args, Py_ssize_t n, Py
     return taken;
 }
 
+/* x[...]: a view of the whole, recorded as such. */
+static rl_status alias(rl_tensor *x, rl_tensor **out)
+{
+    rl_call call = {.op = &rl_op_table[RL_OP_alias], .nargs = 1, .args = {{.given = true, .t = x}}};
+    rl_result result = {0};
+    rl_status st = rl_op_invoke(&call, &result);
+    *out = st == RL_OK ? result.t[0] : NULL;
+    return st;
+}
+
 PyObject *rl_py_getitem(PyObject *self, PyObject *index)
 {
     rl_tensor *x = rl_py_unwrap(self), *out = NULL;
@@ -325,7 +335,7 @@ PyObject *rl_py_getitem(PyObject *self, PyObject *index)
     if (w.advanced)
         st = rl_index(w.x, w.index, w.n, &out);
     else if (w.x == x)
-        st = rl_view(x, x->ndim, x->shape, &out);
+        st = alias(x, &out);
     else
         st = RL_OK, out = rl_tensor_retain(w.x);
     indexing_clear(&w);
@@ -386,6 +396,23 @@ static int set_element(rl_tensor *x, PyObject *index, PyObject *value)
     return 1;
 }
 
+/* One number under one mask is a masked fill, which converts; other values must have x's dtype. */
+static rl_status cast_fill(const rl_indexing *w, rl_tensor **value)
+{
+    rl_tensor *v = *value, *cast = NULL;
+    int given = 0;
+    for (int k = 0; k < w->n; k++)
+        given += w->index[k] != NULL;
+    if (v->numel != 1 || v->dtype == w->x->dtype || given != 1 || w->index[w->n - 1]->dtype != RL_BOOL)
+        return RL_OK;
+    rl_status st = rl_cast(v, (rl_dtype)w->x->dtype, &cast);
+    if (st == RL_OK) {
+        rl_tensor_release(v);
+        *value = cast;
+    }
+    return st;
+}
+
 int rl_py_setitem(PyObject *self, PyObject *index, PyObject *value)
 {
     rl_tensor *x = rl_py_unwrap(self), *v = NULL;
@@ -422,6 +449,8 @@ int rl_py_setitem(PyObject *self, PyObject *index, PyObject *value)
         rl_tensor_release(v);
         v = expanded;
     }
+    if (w.advanced)
+        RL_TRY(cast_fill(&w, &v));
     RL_TRY(w.advanced ? rl_index_put_(w.x, w.index, w.n, v, false) : rl_copy_(w.x, v));
 fail:
     rl_tensor_release(v);
