@@ -70,8 +70,8 @@ static bool order_dims(rl_tensor *const *t, int n, int ndim, const int64_t *shap
 
 enum { LAYOUT_NONE, LAYOUT_CONTIGUOUS, LAYOUT_CHANNELS_LAST, LAYOUT_STRIDES };
 
-/* PyTorch's fast setup: operands of one shape that are all contiguous, all channels-last, or all dense with the same strides give the output that
- * layout, whatever the strides of axes of size 1. */
+/* PyTorch's fast setup: operands of one shape that are all contiguous, all channels-last, or all dense with the same strides give the
+ * output that layout, whatever the strides of axes of size 1. */
 static int common_layout(rl_tensor *const *t, int n, int ndim, const int64_t *shape)
 {
     bool contiguous = true, channels_last = ndim == 4, dense = true;
@@ -112,12 +112,12 @@ static rl_status check_overlap(rl_tensor *const *tensors, int n, int noutputs)
         if (tensors[o] == NULL)
             continue;
         if (rl_tensor_overlaps_itself(tensors[o]))
-            return rl_fail(RL_ERR_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                                           "location. Please clone() the tensor before performing the operation.");
+            return rl_fail(RL_ERR_RUNTIME, "unsupported operation: more than one element of the written-to tensor refers to a single "
+                                           "memory location. Please clone() the tensor before performing the operation.");
         for (int k = noutputs; k < n; k++)
             if (tensors[k] && rl_tensor_overlap(tensors[o], tensors[k]) == RL_OVERLAP_PARTIAL)
-                return rl_fail(RL_ERR_RUNTIME, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                                               "single memory location. Please clone() the tensor before performing the operation.");
+                return rl_fail(RL_ERR_RUNTIME, "unsupported operation: some elements of the input tensor and the written-to tensor refer "
+                                               "to a single memory location. Please clone() the tensor before performing the operation.");
     }
     return RL_OK;
 }
@@ -150,7 +150,8 @@ rl_status rl_plan_build(rl_plan *p, rl_tensor *const *tensors, int n, int noutpu
             continue;
         }
         if (top == RL_PLAN_DIMS)
-            return rl_fail(RL_ERR_NOT_IMPLEMENTED, "more than %d dimensions that cannot be merged: %s", RL_PLAN_DIMS, rl_shape_text(ndim, shape));
+            return rl_fail(RL_ERR_NOT_IMPLEMENTED, "more than %d dimensions that cannot be merged: %s", RL_PLAN_DIMS,
+                           rl_shape_text(ndim, shape));
         p->shape[top] = shape[d];
         memcpy(merged[top++], strides, sizeof strides);
     }

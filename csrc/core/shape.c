@@ -1,6 +1,7 @@
 /* shape: checked arithmetic of sizes and axes, and shapes as text: the pieces of every operator's prologue. Prototypes in tensor.h.
  *
- * Invariant: sizes, strides and byte counts are multiplied with overflow checks before anything is allocated; axes are normalised once, signed.
+ * Invariant: sizes, strides and byte counts are multiplied with overflow checks before anything is allocated; axes are normalised once,
+ * signed.
  */
 #include "tensor.h"
 

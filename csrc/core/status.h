@@ -23,8 +23,8 @@ typedef enum rl_status {
     RL_ERR_PYTHON,
 } rl_status;
 
-/* Sets the message (printf form, cut at 2,000 bytes) and gives `code`. A macro, so that the compiler sees which code comes back: that a failure
- * is not RL_OK is what tells it which variables are set afterwards. */
+/* Sets the message (printf form, cut at 2,000 bytes) and gives `code`. A macro, so that the compiler sees which code comes back: that a
+ * failure is not RL_OK is what tells it which variables are set afterwards. */
 #define rl_fail(code, ...)                    \
     __extension__({                           \
         rl_status rl_code_ = (code);          \

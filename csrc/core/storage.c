@@ -1,7 +1,7 @@
 /* storage: counted bytes and version counters. See storage.h.
  *
- * The data of a small CPU storage lies in one pool block with its header, at INLINE_AT: one pop of a free list makes both. Whether a storage
- * is of this kind follows from its data pointer.
+ * The data of a small CPU storage lies in one pool block with its header, at INLINE_AT: one pop of a free list makes both. Whether a
+ * storage is of this kind follows from its data pointer.
  */
 #include "storage.h"
 #include "alloc.h"

@@ -1,7 +1,7 @@
 /* tensor: making, changing and freeing tensors. See tensor.h.
  *
- * Invariant: RL_TF_CONTIGUOUS and numel always agree with shape and strides, and every reachable element lies inside the storage: set_shape is
- * the one place that writes geometry, and it checks before it changes anything.
+ * Invariant: RL_TF_CONTIGUOUS and numel always agree with shape and strides, and every reachable element lies inside the storage: set_shape
+ * is the one place that writes geometry, and it checks before it changes anything.
  */
 #include "tensor.h"
 #include "alloc.h"

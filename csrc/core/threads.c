@@ -1,7 +1,8 @@
 /* threads: the pool. See threads.h.
  *
- * One job at a time: the caller publishes it, workers and caller take block numbers from a shared counter. A caller that finds the pool busy
- * (another thread's job) runs its blocks itself: same blocks, same bits. Workers spin SPIN_NS for the next job, then sleep on a condition.
+ * One job at a time: the caller publishes it, workers and caller take block numbers from a shared counter. A caller that finds the pool
+ * busy (another thread's job) runs its blocks itself: same blocks, same bits. Workers spin SPIN_NS for the next job, then sleep on a
+ * condition.
  */
 #include "threads.h"
 

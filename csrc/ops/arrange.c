@@ -1,6 +1,7 @@
 /* arrange: the elements of one tensor in another number or order: repeat, interleave, flip, roll, triangles, diagonals.
  *
- * Invariant: results are fresh memory, written through the copy kernel; what runs inside one of these operators records nothing, the operator one node.
+ * Invariant: results are fresh memory, written through the copy kernel; what runs inside one of these operators records nothing, the
+ * operator one node.
  */
 #include "shape.h"
 
@@ -23,7 +24,8 @@ static rl_status repeat(rl_tensor *x, const int64_t *times, int n, rl_tensor **o
         int d = i - (n - x->ndim);
         int64_t size = d >= 0 ? x->shape[d] : 1;
         if (__builtin_mul_overflow(size, times[i], &shape[i]))
-            return rl_fail(RL_ERR_RUNTIME, "repeat: the sizes %s times %s overflow", rl_shape_text(x->ndim, x->shape), rl_shape_text(n, times));
+            return rl_fail(RL_ERR_RUNTIME, "repeat: the sizes %s times %s overflow", rl_shape_text(x->ndim, x->shape),
+                           rl_shape_text(n, times));
         wide[2 * i] = times[i];
         wide[2 * i + 1] = size;
         strides[2 * i] = 0;
@@ -121,10 +123,12 @@ static rl_status repeat_counts(rl_tensor *t, int64_t n, int axis, rl_tensor **ou
     if (t->ndim > 1)
         return rl_fail(RL_ERR_RUNTIME, "repeats must be 0-dim or 1-dim tensor");
     if (t->numel != 1 && t->numel != n)
-        return rl_fail(RL_ERR_RUNTIME, "repeats must have the same size as input along dim, but got repeats.size(0) = %lld and input.size(%d) = %lld",
+        return rl_fail(RL_ERR_RUNTIME, "repeats must have the same size as input along dim, but got repeats.size(0) = %lld and "
+                                       "input.size(%d) = %lld",
                        (long long)t->numel, axis, (long long)n);
     if (t->dtype != RL_I64 && t->dtype != RL_I32)
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'", rl_scalar_type_text((rl_dtype)t->dtype));
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'",
+                       rl_scalar_type_text((rl_dtype)t->dtype));
     return rl_to(t, RL_I64, cpu, false, RL_FORMAT_CONTIGUOUS, out);
 }
 
@@ -302,7 +306,8 @@ rl_status rl_tri(rl_tensor *x, int64_t diagonal, bool upper, rl_tensor **out)
         return rl_fail(RL_ERR_RUNTIME, "%s: input tensor must have at least 2 dimensions", upper ? "triu" : "tril");
     RL_TRY(rl_plain(x, RL_DTYPE_NONE, &plain));
     RL_TRY(rl_tensor_empty(x->ndim, x->shape, (rl_dtype)x->dtype, rl_tensor_device(x), &t));
-    rl_tri_args a = {.itemsize = (uint8_t)rl_tensor_itemsize(x), .upper = upper, .rows = x->shape[x->ndim - 2], .cols = x->shape[x->ndim - 1],
+    rl_tri_args a = {.itemsize = (uint8_t)rl_tensor_itemsize(x), .upper = upper, .rows = x->shape[x->ndim - 2],
+                     .cols = x->shape[x->ndim - 1],
                      .diagonal = diagonal, .dst = rl_tensor_data(t), .src = rl_tensor_data(plain)};
     a.batch = x->numel ? x->numel / (a.rows * a.cols) : 0;
     if (x->numel)
@@ -417,7 +422,8 @@ rl_status rl_view_scatter(rl_tensor *x, rl_tensor *src, rl_view_fn view, const i
     RL_TRY(rl_clone(x, RL_FORMAT_PRESERVE, &t));
     RL_TRY(view(t, i, &part));
     if (!rl_tensor_same_shape(part, src))
-        RL_FAIL(RL_ERR_RUNTIME, "expected src to have a size equal to the slice of self. src size = %s, slice size = %s", rl_shape_text(src->ndim, src->shape),
+        RL_FAIL(RL_ERR_RUNTIME, "expected src to have a size equal to the slice of self. src size = %s, slice size = %s",
+                rl_shape_text(src->ndim, src->shape),
                 rl_shape_text(part->ndim, part->shape));
     RL_TRY(rl_copy_raw(part, src));
     rl_grad_restore(old);

@@ -1,7 +1,7 @@
 /* copy: copies, conversions, clones and what reads a single element.
  *
- * rl_copy_raw is the one way elements get from one tensor to another: converted, broadcast and across devices. Everything recorded here is linear, so its
- * backward is a conversion or a copy again.
+ * rl_copy_raw is the one way elements get from one tensor to another: converted, broadcast and across devices. Everything recorded here is
+ * linear, so its backward is a conversion or a copy again.
  */
 #include "common.h"
 #include "derivs_shape.h"
@@ -19,10 +19,12 @@ static rl_status copy_by_slices(rl_tensor *dst, rl_tensor *src)
     int64_t step = s0 && src->shape[0] != 1 ? src->strides[0] : 0;
     for (int64_t i = 0; i < dst->shape[0] && st == RL_OK; i++) {
         rl_tensor *to = NULL, *from = NULL;
-        st = rl_tensor_on_storage(dst->storage, dst->version, dst->ndim - 1, dst->shape + 1, dst->strides + 1, dst->offset + i * dst->strides[0],
+        st = rl_tensor_on_storage(dst->storage, dst->version, dst->ndim - 1, dst->shape + 1, dst->strides + 1,
+                                  dst->offset + i * dst->strides[0],
                                   (rl_dtype)dst->dtype, &to);
         if (st == RL_OK)
-            st = rl_tensor_on_storage(src->storage, src->version, src->ndim - s0, src->shape + s0, src->strides + s0, src->offset + i * step,
+            st = rl_tensor_on_storage(src->storage, src->version, src->ndim - s0, src->shape + s0, src->strides + s0,
+                                      src->offset + i * step,
                                       (rl_dtype)src->dtype, &from);
         if (st == RL_OK)
             st = copy_on_device(to, from);
@@ -67,7 +69,8 @@ static rl_status copy_bytes(rl_tensor *dst, rl_tensor *src)
     size_t bytes = (size_t)dst->numel * (size_t)rl_tensor_itemsize(dst);
     rl_device to = rl_tensor_device(dst), from = rl_tensor_device(src);
     if (to.type == RL_DEVICE_CPU)
-        return src->storage->backend->to_host(from.index, rl_tensor_data(dst), rl_tensor_data(src), bytes, src->storage->backend->stream_current(from.index));
+        return src->storage->backend->to_host(from.index, rl_tensor_data(dst), rl_tensor_data(src), bytes,
+                                              src->storage->backend->stream_current(from.index));
     const rl_backend *b = dst->storage->backend;
     if (from.type == RL_DEVICE_CPU)
         return b->to_device(to.index, rl_tensor_data(dst), rl_tensor_data(src), bytes, b->stream_current(to.index));
@@ -132,8 +135,8 @@ rl_status rl_copy_(rl_tensor *dst, rl_tensor *src)
     RL_RETURN(check_expands(dst, src));
     rl_overlap overlap = dst->storage == src->storage ? rl_tensor_overlap(dst, src) : RL_OVERLAP_NONE;
     if (overlap == RL_OVERLAP_PARTIAL)
-        return rl_fail(RL_ERR_RUNTIME, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-                                       "location. Please clone() the tensor before performing the operation.");
+        return rl_fail(RL_ERR_RUNTIME, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                                       "single memory location. Please clone() the tensor before performing the operation.");
     if (rl_grad_needed(both, 2) && rl_dtype_is_float((rl_dtype)dst->dtype)) {
         RL_TRY(rl_node_new(&rl_class_copy_into, both, 2, 1, 0, &n));
         RL_TRY(rl_node_set_list(n, src->shape, src->ndim));
@@ -411,9 +414,10 @@ rl_status rl_op_detach_(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t;
     if (x->meta && x->meta->base && rl_tensor_requires_grad(x))
-        return rl_fail(RL_ERR_RUNTIME, "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
-                                       "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these "
-                                       "gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution.");
+        return rl_fail(RL_ERR_RUNTIME, "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) "
+                                       "for training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and "
+                                       "hence detach_() cannot be called on these gradients. To fix this error, please refer to the "
+                                       "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution.");
     rl_node *old = x->grad_fn;
     if (x->meta && x->meta->retains_grad)
         rl_tensor_forget_retained(x);

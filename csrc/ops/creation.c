@@ -1,6 +1,8 @@
-/* creation: the operators that make tensors from sizes and numbers: empty, zeros, full, arange, linspace, eye, tri… and their like and new forms.
+/* creation: the operators that make tensors from sizes and numbers: empty, zeros, full, arange, linspace, eye, tri… and their like and new
+ * forms.
  *
- * Invariant: lengths and bounds are checked before memory is asked for. The lengths are PyTorch's formulas (ceil in double, exact for integers).
+ * Invariant: lengths and bounds are checked before memory is asked for. The lengths are PyTorch's formulas (ceil in double, exact for
+ * integers).
  */
 #include "common.h"
 #include "factory.h"
@@ -119,7 +121,8 @@ rl_status rl_op_empty_strided(rl_call *c, rl_result *r)
     const rl_arg *size = &c->args[0], *stride = &c->args[1];
     RL_RETURN(rl_factory_options(&f, c, 2, rl_default_dtype()));
     if (size->ints.n != stride->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n, stride->ints.n);
+        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n,
+                       stride->ints.n);
     return rl_give(rl_tensor_empty_strided(size->ints.n, size->ints.v, stride->ints.v, f.dtype, f.device, &t), t, r);
 }
 
@@ -168,7 +171,8 @@ rl_status rl_op_new_empty_strided(rl_call *c, rl_result *r)
     const rl_arg *size = &c->args[1], *stride = &c->args[2];
     RL_RETURN(rl_factory_like(&f, c, 3, c->args[0].t));
     if (size->ints.n != stride->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n, stride->ints.n);
+        return rl_fail(RL_ERR_RUNTIME, "dimensionality of sizes (%d) must match dimensionality of strides (%d)", size->ints.n,
+                       stride->ints.n);
     return rl_give(rl_tensor_empty_strided(size->ints.n, size->ints.v, stride->ints.v, f.dtype, f.device, &t), t, r);
 }
 
@@ -185,7 +189,8 @@ static rl_status range_length(rl_scalar start, rl_scalar end, rl_scalar step, rl
     if ((h > 0 && e < s) || (h < 0 && e > s))
         return rl_fail(RL_ERR_RUNTIME, "upper bound and lower bound inconsistent with step sign");
     if (d == RL_I64) {
-        uint64_t from = (uint64_t)rl_scalar_to_int64(start), to = (uint64_t)rl_scalar_to_int64(end), by = (uint64_t)rl_scalar_to_int64(step);
+        uint64_t from = (uint64_t)rl_scalar_to_int64(start), to = (uint64_t)rl_scalar_to_int64(end),
+            by = (uint64_t)rl_scalar_to_int64(step);
         uint64_t width = h > 0 ? to - from : from - to, stride = h > 0 ? by : 0 - by;
         if (stride == 0)
             return rl_fail(RL_ERR_VALUE, "step must be nonzero");
@@ -342,7 +347,8 @@ static rl_status tri_indices(rl_call *c, rl_result *r, bool upper)
     if (rows < 0 || cols < 0)
         return rl_fail(RL_ERR_RUNTIME, "%s must be non-negative, got%lld", rows < 0 ? "row" : "col", (long long)(rows < 0 ? rows : cols));
     if (f.dtype != RL_I64 && f.dtype != RL_I32)
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s_indices\" not implemented for '%s'", upper ? "triu" : "tril", rl_dtype_table[f.dtype].scalar_type);
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s_indices\" not implemented for '%s'", upper ? "triu" : "tril",
+                       rl_dtype_table[f.dtype].scalar_type);
     for (int pass = 0; pass < 2; pass++) {
         int64_t at = 0, *out = pass ? rl_tensor_data(t) : NULL;
         for (int64_t i = 0; i < rows; i++) {

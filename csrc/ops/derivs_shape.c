@@ -1,7 +1,7 @@
 /* derivs_shape: backward rules of views, joins and copies.
  *
- * All of these operators are linear, so no rule reads a value: a view's gradient is the gradient placed into zeros of the base's shape through the same
- * view. Every step is a public operator, so the rules differentiate again by themselves.
+ * All of these operators are linear, so no rule reads a value: a view's gradient is the gradient placed into zeros of the base's shape
+ * through the same view. Every step is a public operator, so the rules differentiate again by themselves.
  */
 #include "derivs_shape.h"
 #include "deriv.h"
@@ -39,7 +39,8 @@ static rl_tensor *zeros(rl_deriv *d, int n, const int64_t *shape, const rl_tenso
     GIVES(rl_zeros(n, shape, (rl_dtype)like->dtype, rl_tensor_device(like), &t));
 }
 
-/* The gradient of a view: zeros of the base, of which the view takes g. Recorded as one operator, whose own gradient is the view of its gradient. */
+/* The gradient of a view: zeros of the base, of which the view takes g. Recorded as one operator, whose own gradient is the view of its
+ * gradient. */
 static void place(rl_deriv *d, rl_view_fn view, const rl_node_class *cls)
 {
     const rl_attrs *a = &d->node->attrs;

@@ -74,7 +74,8 @@ rl_status rl_factory_empty(const rl_factory *f, int ndim, const int64_t *shape, 
 /* The largest magnitude below which a double converts: the limit itself is outside for integers. */
 static bool float_fits(double v, rl_dtype d)
 {
-    static const double largest[RL_DTYPE_COUNT] = {[RL_F16] = 65504.0, [RL_BF16] = 0x1.fep127, [RL_F32] = 0x1.fffffep127, [RL_F64] = 0x1.fffffffffffffp1023};
+    static const double largest[RL_DTYPE_COUNT] = {[RL_F16] = 65504.0, [RL_BF16] = 0x1.fep127, [RL_F32] = 0x1.fffffep127,
+                                                   [RL_F64] = 0x1.fffffffffffffp1023};
     if (rl_dtype_is_float(d))
         return !isfinite(v) || fabs(v) <= largest[d];
     int bits = 8 * rl_dtype_size(d) - (rl_dtype_table[d].is_signed ? 1 : 0);
@@ -84,7 +85,8 @@ static bool float_fits(double v, rl_dtype d)
 
 rl_status rl_scalar_fits(rl_scalar s, rl_dtype d)
 {
-    static const char *const type[RL_DTYPE_COUNT] = {"bool", "uint8_t", "int8_t", "int16_t", "int", "int64_t", "c10::Half", "c10::BFloat16", "float", "double"};
+    static const char *const type[RL_DTYPE_COUNT] = {"bool", "uint8_t", "int8_t", "int16_t", "int", "int64_t", "c10::Half", "c10::BFloat16",
+                                                     "float", "double"};
     bool fits = true;
     if (d == RL_BOOL || s.kind == RL_CAT_BOOL)
         return RL_OK;

@@ -1,7 +1,7 @@
 /* join: taking tensors apart and putting them together: split, unbind, cat, stack and their kin.
  *
- * Invariant: parts are views and are marked as outputs of one operator (their in-place rules differ); everything put together is fresh memory, written
- * part by part through rl_copy_raw. What is a combination of other operators here records nothing of its own.
+ * Invariant: parts are views and are marked as outputs of one operator (their in-place rules differ); everything put together is fresh
+ * memory, written part by part through rl_copy_raw. What is a combination of other operators here records nothing of its own.
  */
 #include "factory.h"
 #include "shape.h"
@@ -32,8 +32,8 @@ static rl_status part_view(rl_tensor *x, int axis, int64_t start, int64_t size, 
     return rl_view_new(x, g.ndim, g.shape, g.strides, g.offset, out);
 }
 
-/* Views of x along an axis: parts of the given sizes one after the other, or single elements without the axis when `drop`. Outputs of one node,
- * unless there are more than a node can have: then each is a slice of its own. */
+/* Views of x along an axis: parts of the given sizes one after the other, or single elements without the axis when `drop`. Outputs of one
+ * node, unless there are more than a node can have: then each is a slice of its own. */
 static rl_status take_apart(rl_tensor *x, int axis, int64_t n, const int64_t *sizes, bool drop, const rl_node_class *cls, rl_result *r)
 {
     rl_status st;
@@ -92,8 +92,8 @@ static rl_status split_sizes(rl_tensor *x, int axis, const int64_t *sizes, int n
             total = -1;
     }
     if (total != x->shape[axis])
-        return rl_fail(RL_ERR_RUNTIME, "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), but got "
-                                       "split_sizes=%s", (long long)x->shape[axis], axis, rl_shape_text(n, sizes));
+        return rl_fail(RL_ERR_RUNTIME, "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension "
+                                       "%d), but got split_sizes=%s", (long long)x->shape[axis], axis, rl_shape_text(n, sizes));
     return take_apart(x, axis, n, sizes, false, &rl_class_split_sizes, r);
 }
 
@@ -129,7 +129,8 @@ rl_status rl_op_split(rl_call *c, rl_result *r)
     if (size < 0)
         return rl_fail(RL_ERR_RUNTIME, "split expects split_size be non-negative, but got split_size=%lld", (long long)size);
     if (size == 0 && x->shape[axis] != 0)
-        return rl_fail(RL_ERR_RUNTIME, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld", (long long)x->shape[axis]);
+        return rl_fail(RL_ERR_RUNTIME, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld",
+                       (long long)x->shape[axis]);
     return split_evenly(x, axis, size, r);
 }
 
@@ -182,11 +183,12 @@ static rl_status split_by_tensor(rl_tensor *x, int axis, rl_tensor *how, rl_resu
     rl_tensor *plain = NULL;
     rl_status st;
     if (rl_tensor_device(how).type != RL_DEVICE_CPU || how->dtype != RL_I64)
-        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to %s, but it's %s", how->dtype != RL_I64 ? "have dtype of long" : "be on cpu",
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to %s, but it's %s",
+                       how->dtype != RL_I64 ? "have dtype of long" : "be on cpu",
                        how->dtype != RL_I64 ? rl_scalar_type_text((rl_dtype)how->dtype) : rl_device_text(rl_tensor_device(how)));
     if (how->ndim > 1)
-        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with "
-                                       "%d dims", how->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional "
+                                       "tensor, but got a tensor with %d dims", how->ndim);
     RL_RETURN(rl_plain(how, RL_DTYPE_NONE, &plain));
     const int64_t *v = rl_tensor_data(plain);
     static const int64_t no_cuts;
@@ -207,7 +209,8 @@ rl_status rl_op_tensor_split(rl_call *c, rl_result *r)
     RL_RETURN(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
     if (c->overload == 2)
         return split_by_tensor(x, axis, how->t, r);
-    return c->overload == 0 ? split_at(x, axis, how->i, NULL, r) : split_at(x, axis, how->ints.n + 1, how->ints.n ? how->ints.v : &no_cuts, r);
+    return c->overload == 0 ? split_at(x, axis, how->i, NULL, r) : split_at(x, axis, how->ints.n + 1, how->ints.n ? how->ints.v : &no_cuts,
+                                                                            r);
 }
 
 /* ---- together ---- */
@@ -241,27 +244,31 @@ static rl_status cat_shape(rl_tensor *const *v, int n, int64_t dim, int *axis, i
             return rl_fail(RL_ERR_RUNTIME, "Tensors must have same number of dimensions: got %d and %d", first->ndim, v[k]->ndim);
         for (int i = 0; i < first->ndim; i++)
             if (i != *axis && v[k]->shape[i] != first->shape[i])
-                return rl_fail(RL_ERR_RUNTIME, "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor "
-                                               "number %d in the list.", *axis, (long long)first->shape[i], (long long)v[k]->shape[i], k);
+                return rl_fail(RL_ERR_RUNTIME, "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld "
+                                               "for tensor number %d in the list.", *axis, (long long)first->shape[i],
+                                                   (long long)v[k]->shape[i], k);
         if (__builtin_add_overflow(shape[*axis], v[k]->shape[*axis], &shape[*axis]))
             return rl_fail(RL_ERR_RUNTIME, "cat: the sizes add up to more than 2^63 - 1");
     }
     return RL_OK;
 }
 
-/* The bytes of t into out[…, start : start + size, …], both contiguous and of one dtype: rows of `run` elements, one for each index before the axis. */
+/* The bytes of t into out[…, start : start + size, …], both contiguous and of one dtype: rows of `run` elements, one for each index before
+ * the axis. */
 static rl_status put_rows(rl_tensor *out, int64_t row, int64_t start, rl_tensor *t, int64_t run)
 {
     int64_t size = rl_tensor_itemsize(out);
     if (t->numel == 0)
         return RL_OK;
-    rl_copy_args a = {.ndim = run == t->numel ? 1 : 2, .dst_dtype = out->dtype, .src_dtype = out->dtype, .numel = t->numel, .shape = {run, t->numel / run},
+    rl_copy_args a = {.ndim = run == t->numel ? 1 : 2, .dst_dtype = out->dtype, .src_dtype = out->dtype, .numel = t->numel,
+                      .shape = {run, t->numel / run},
                       .dst = (char *)rl_tensor_data(out) + start * size, .src = rl_tensor_data(t), .dst_strides = {size, row * size},
                       .src_strides = {size, run * size}};
     return rl_launch(out, RL_K_COPY, &a);
 }
 
-/* Writes t into out[start : start + its size] along axis. `t` may lack the axis (stack). `inner` is the product of out's sizes after the axis. */
+/* Writes t into out[start : start + its size] along axis. `t` may lack the axis (stack). `inner` is the product of out's sizes after the
+ * axis. */
 static rl_status put_part(rl_tensor *out, int axis, int64_t inner, int64_t start, rl_tensor *t, bool lacks_axis)
 {
     rl_tensor *part, *source = t;
@@ -270,7 +277,8 @@ static rl_status put_part(rl_tensor *out, int axis, int64_t inner, int64_t start
         return put_rows(out, inner * out->shape[axis], start * inner, t, lacks_axis ? inner : inner * t->shape[axis]);
     rl_geometry_of(out, &g);
     g.shape[axis] = lacks_axis ? 1 : t->shape[axis];
-    RL_RETURN(rl_tensor_on_storage(out->storage, out->version, g.ndim, g.shape, g.strides, g.offset + start * g.strides[axis], (rl_dtype)out->dtype, &part));
+    RL_RETURN(rl_tensor_on_storage(out->storage, out->version, g.ndim, g.shape, g.strides, g.offset + start * g.strides[axis],
+                                   (rl_dtype)out->dtype, &part));
     rl_status st = RL_OK;
     if (lacks_axis) {
         for (int i = 0; i <= t->ndim; i++) {

@@ -1,7 +1,7 @@
 /* shape: views: other sizes and strides over the same memory.
  *
- * Invariant: a view shares storage and version with its base; what a backward rule needs (the base's sizes, the axis, the start) stands in the node's
- * attributes. Every function computes the new geometry first and changes nothing when an argument is wrong.
+ * Invariant: a view shares storage and version with its base; what a backward rule needs (the base's sizes, the axis, the start) stands in
+ * the node's attributes. Every function computes the new geometry first and changes nothing when an argument is wrong.
  */
 #include "shape.h"
 
@@ -51,15 +51,16 @@ static rl_status infer_sizes(const rl_tensor *x, int ndim, const int64_t *shape,
                 return rl_fail(RL_ERR_RUNTIME, "only one dimension can be inferred");
             hole = i;
         } else if (shape[i] < 0)
-            return rl_fail(RL_ERR_RUNTIME, "invalid shape dimension %lld at index %d of shape %s", (long long)shape[i], i, rl_shape_text(ndim, shape));
+            return rl_fail(RL_ERR_RUNTIME, "invalid shape dimension %lld at index %d of shape %s", (long long)shape[i], i,
+                           rl_shape_text(ndim, shape));
         else if (__builtin_mul_overflow(known, shape[i], &known))
             known = -1; /* more than any tensor has, unless a zero follows */
     }
     for (int i = 0; i < ndim; i++)
         known = shape[i] == 0 ? 0 : known;
     if (hole >= 0 && known == 0 && x->numel == 0)
-        return rl_fail(RL_ERR_RUNTIME, "cannot reshape tensor of %lld elements into shape %s because the unspecified dimension size -1 can be any "
-                                       "value and is ambiguous", (long long)x->numel, rl_shape_text(ndim, shape));
+        return rl_fail(RL_ERR_RUNTIME, "cannot reshape tensor of %lld elements into shape %s because the unspecified dimension size -1 "
+                                       "can be any value and is ambiguous", (long long)x->numel, rl_shape_text(ndim, shape));
     if (hole >= 0 ? known <= 0 || x->numel % known != 0 : known != x->numel)
         return rl_fail(RL_ERR_RUNTIME, "shape '%s' is invalid for input of size %lld", rl_shape_text(ndim, shape), (long long)x->numel);
     if (hole >= 0)
@@ -107,8 +108,8 @@ rl_status rl_view(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **out)
     bool possible;
     RL_RETURN(infer_sizes(x, ndim, shape, sizes));
     RL_RETURN(view_as_sizes(x, ndim, sizes, &rl_class_view, &possible, out));
-    return possible ? RL_OK : rl_fail(RL_ERR_RUNTIME, "view size is not compatible with input tensor's size and stride (at least one dimension spans "
-                                                      "across two contiguous subspaces). Use .reshape(...) instead.");
+    return possible ? RL_OK : rl_fail(RL_ERR_RUNTIME, "view size is not compatible with input tensor's size and stride (at least one "
+                                                      "dimension spans across two contiguous subspaces). Use .reshape(...) instead.");
 }
 
 rl_status rl_reshape(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **out)
@@ -138,17 +139,20 @@ static rl_status view_as_dtype(rl_tensor *x, rl_dtype d, rl_tensor **out)
     if (x->ndim == 0)
         return rl_fail(RL_ERR_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)", of, as);
     if (to > from && x->shape[last] * from % to)
-        return rl_fail(RL_ERR_RUNTIME, "self.size(-1) must be divisible by %d to view %s as %s (different element sizes), but got %lld", to / from, of, as,
+        return rl_fail(RL_ERR_RUNTIME, "self.size(-1) must be divisible by %d to view %s as %s (different element sizes), but got %lld",
+                       to / from, of, as,
                        (long long)x->shape[last]);
     if (x->strides[last] != 1)
         return rl_fail(RL_ERR_RUNTIME, "self.stride(-1) must be 1 to view %s as %s (different element sizes), but got %lld", of, as,
                        (long long)x->strides[last]);
     if (x->offset * from % to)
-        return rl_fail(RL_ERR_RUNTIME, "self.storage_offset() must be divisible by %d to view %s as %s (different element sizes), but got %lld", to / from, of,
+        return rl_fail(RL_ERR_RUNTIME, "self.storage_offset() must be divisible by %d to view %s as %s (different element sizes), but got "
+                                       "%lld", to / from, of,
                        as, (long long)x->offset);
     for (int i = 0; i < last; i++) {
         if (x->strides[i] * from % to)
-            return rl_fail(RL_ERR_RUNTIME, "self.stride(%d) must be divisible by %d to view %s as %s (different element sizes), but got %lld", i, to / from, of,
+            return rl_fail(RL_ERR_RUNTIME, "self.stride(%d) must be divisible by %d to view %s as %s (different element sizes), but got "
+                                           "%lld", i, to / from, of,
                            as, (long long)x->strides[i]);
         g.strides[i] = x->strides[i] * from / to;
     }
@@ -255,8 +259,8 @@ rl_status rl_permute(rl_tensor *x, int n, const int64_t *dims, rl_tensor **out)
     rl_geometry_begin(&g, x->ndim, x->offset);
     int64_t order[RL_MAX_NDIM];
     if (n != x->ndim)
-        return rl_fail(RL_ERR_RUNTIME, "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering "
-                                       "of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d", x->ndim, n);
+        return rl_fail(RL_ERR_RUNTIME, "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
+                                       "desired ordering of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d", x->ndim, n);
     if (rl_axes_normalize(dims, n, x->ndim, false, &mask) != RL_OK)
         return strstr(rl_last_message(), "multiple") ? rl_fail(RL_ERR_RUNTIME, "permute(): duplicate dims are not allowed.") : RL_ERR_INDEX;
     for (int i = 0; i < n; i++) {
@@ -314,7 +318,8 @@ rl_status rl_op_adjoint(rl_call *c, rl_result *r)
 {
     rl_tensor *t = NULL;
     if (c->args[0].t->ndim < 2)
-        return rl_fail(RL_ERR_RUNTIME, "tensor.adjoint() is only supported on matrices or batches of matrices. Got %d-D tensor.", c->args[0].t->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "tensor.adjoint() is only supported on matrices or batches of matrices. Got %d-D tensor.",
+                       c->args[0].t->ndim);
     return rl_give(rl_transpose(c->args[0].t, -2, -1, &t), t, r);
 }
 
@@ -335,7 +340,8 @@ rl_status rl_op_movedim(rl_call *c, rl_result *r)
     uint64_t sources, targets;
     int64_t order[RL_MAX_NDIM];
     if (from->ints.n != to->ints.n)
-        return rl_fail(RL_ERR_RUNTIME, "movedim: Invalid source or destination dims: source (%s dims) should contain the same number of dims as destination (%s dims)",
+        return rl_fail(RL_ERR_RUNTIME, "movedim: Invalid source or destination dims: source (%s dims) should contain the same number of "
+                                       "dims as destination (%s dims)",
                        rl_shape_text(from->ints.n, from->ints.v), rl_shape_text(to->ints.n, to->ints.v));
     RL_RETURN(movedim_axes(from, x->ndim, "source", &sources));
     RL_RETURN(movedim_axes(to, x->ndim, "destination", &targets));
@@ -362,20 +368,24 @@ rl_status rl_expand(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **ou
     rl_geometry g;
     rl_geometry_begin(&g, ndim, x->offset);
     if (ndim < x->ndim || ndim > RL_MAX_NDIM)
-        return rl_fail(RL_ERR_RUNTIME, "expand(torch.%s{%s}, size=%s): the number of sizes provided (%d) must be greater or equal to the number of "
-                                       "dimensions in the tensor (%d)", rl_dtype_table[x->dtype].tensor_type, rl_shape_text(x->ndim, x->shape),
+        return rl_fail(RL_ERR_RUNTIME, "expand(torch.%s{%s}, size=%s): the number of sizes provided (%d) must be greater or equal to the "
+                                       "number of dimensions in the tensor (%d)", rl_dtype_table[x->dtype].tensor_type,
+                                           rl_shape_text(x->ndim, x->shape),
                        rl_shape_text(ndim, shape), ndim, x->ndim);
     for (int i = ndim - 1; i >= 0; i--) {
         int d = i - (ndim - x->ndim);
-        int64_t size = d >= 0 ? x->shape[d] : 1, stride = d >= 0 ? x->strides[d] : i + 1 < ndim ? g.shape[i + 1] * g.strides[i + 1] : 1, want = shape[i];
+        int64_t size = d >= 0 ? x->shape[d] : 1, stride = d >= 0 ? x->strides[d] : i + 1 < ndim ? g.shape[i + 1] * g.strides[i + 1] : 1,
+            want = shape[i];
         if (want == -1) {
             if (d < 0)
-                return rl_fail(RL_ERR_RUNTIME, "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension %d", i);
+                return rl_fail(RL_ERR_RUNTIME, "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension %d",
+                               i);
             want = size;
         }
         if (want < 0 || (want != size && size != 1))
-            return rl_fail(RL_ERR_RUNTIME, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.  "
-                                           "Target sizes: %s.  Tensor sizes: %s", (long long)want, (long long)size, i, rl_shape_text(ndim, shape),
+            return rl_fail(RL_ERR_RUNTIME, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton "
+                                           "dimension %d.  Target sizes: %s.  Tensor sizes: %s", (long long)want, (long long)size, i,
+                                               rl_shape_text(ndim, shape),
                            rl_shape_text(x->ndim, x->shape));
         g.shape[i] = want;
         g.strides[i] = want != size ? 0 : stride;
@@ -507,7 +517,8 @@ rl_status rl_narrow(rl_tensor *x, int64_t dim, int64_t start, int64_t length, rl
     RL_RETURN(rl_axis_normalize(dim, x->ndim, &axis));
     int64_t size = x->shape[axis];
     if (start < -size || start > size)
-        return rl_fail(RL_ERR_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", (long long)-size, (long long)size,
+        return rl_fail(RL_ERR_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", (long long)-size,
+                       (long long)size,
                        (long long)start);
     start += start < 0 ? size : 0;
     if (start > size - length)
@@ -596,7 +607,8 @@ rl_status rl_unfold(rl_tensor *x, int64_t dim, int64_t size, int64_t step, rl_te
     if (size < 0)
         return rl_fail(RL_ERR_RUNTIME, "size is %lld but must be >= 0", (long long)size);
     if (size > have)
-        return rl_fail(RL_ERR_RUNTIME, "maximum size for tensor at dimension %d is %lld but size is %lld", axis, (long long)have, (long long)size);
+        return rl_fail(RL_ERR_RUNTIME, "maximum size for tensor at dimension %d is %lld but size is %lld", axis, (long long)have,
+                       (long long)size);
     if (step <= 0)
         return rl_fail(RL_ERR_RUNTIME, "step is %lld but must be > 0", (long long)step);
     if (x->ndim >= RL_MAX_NDIM)

@@ -17,7 +17,8 @@ typedef struct rl_view_attrs {
     int nlist;
 } rl_view_attrs;
 
-static inline void rl_geometry_begin(rl_geometry *g, int ndim, int64_t offset) /* the lists stay unset: zeroing a kilobyte costs more than a view */
+/* the lists stay unset: zeroing a kilobyte costs more than a view */
+static inline void rl_geometry_begin(rl_geometry *g, int ndim, int64_t offset)
 {
     g->ndim = ndim;
     g->offset = offset;
