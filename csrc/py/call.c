@@ -330,6 +330,9 @@ static PyObject *op_qualname(PyObject *self, void *closure)
     return is_method(f) ? PyUnicode_FromFormat("Tensor.%U", f->name) : Py_NewRef(f->name);
 }
 
+/* The table's letters: what the operator is beside this form. */
+static PyObject *op_forms(PyObject *self, void *closure) { return PyUnicode_FromString(((op_object *)self)->row->forms); }
+
 static PyObject *op_module(PyObject *self, void *closure) { return PyUnicode_FromString(((op_object *)self)->module); }
 static PyObject *op_objclass(PyObject *self, void *closure) { return Py_NewRef((PyObject *)rl_st->Tensor); }
 
@@ -338,11 +341,11 @@ static PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, NULL},
 static PyGetSetDef function_getset[] = {
     {"__name__", op_name, NULL, NULL, NULL},     {"__qualname__", op_qualname, NULL, NULL, NULL},
     {"__module__", op_module, NULL, NULL, NULL}, {"__doc__", op_doc, NULL, NULL, NULL},
-    {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {NULL},
+    {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {"_forms", op_forms, NULL, NULL, NULL}, {NULL},
 };
 static PyGetSetDef method_getset[] = {
     {"__name__", op_name, NULL, NULL, NULL}, {"__qualname__", op_qualname, NULL, NULL, NULL}, {"__objclass__", op_objclass, NULL, NULL, NULL},
-    {"__doc__", op_doc, NULL, NULL, NULL},   {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {NULL},
+    {"__doc__", op_doc, NULL, NULL, NULL},   {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {"_forms", op_forms, NULL, NULL, NULL}, {NULL},
 };
 #define COMMON_SLOTS {Py_tp_dealloc, op_dealloc}, {Py_tp_repr, op_repr}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, op_members}, {Py_tp_methods, op_methods}
 static PyType_Slot function_slots[] = {COMMON_SLOTS, {Py_tp_getset, function_getset}, {0, NULL}};
