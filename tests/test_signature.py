@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-
 import rushlight as rl
 
 X = rl.arange(6.0).view(2, 3)
@@ -16,25 +15,33 @@ X = rl.arange(6.0).view(2, 3)
 
 @pytest.mark.parametrize(("call", "shape"), [
     (lambda: X.view(3, 2), (3, 2)), (lambda: X.view((3, 2)), (3, 2)), (lambda: X.view([3, -1]), (3, 2)), (lambda: X.view(size=(6,)), (6,)),
-    (lambda: X.view(rl.tensor(3), 2), (3, 2)), (lambda: X.view(np.int64(6)), (6,)), (lambda: X.view(rl.Size([6])), (6,)), (lambda: X.view(-1), (6,)),
+    (lambda: X.view(rl.tensor(3), 2), (3, 2)), (lambda: X.view(np.int64(6)), (6,)), (lambda: X.view(rl.Size([6])), (6,)),
+    (lambda: X.view(-1), (6,)),
     (lambda: X.permute(1, 0), (3, 2)), (lambda: X.permute(dims=(1, 0)), (3, 2)), (lambda: rl.permute(X, (1, 0)), (3, 2)),
     (lambda: rl.permute(input=X, dims=[1, 0]), (3, 2)), (lambda: X.expand(4, -1, -1), (4, 2, 3)), (lambda: X.repeat(2, 2), (4, 6)),
-    (lambda: rl.zeros(2, 3), (2, 3)), (lambda: rl.zeros((2, 3)), (2, 3)), (lambda: rl.zeros(size=[2, 3]), (2, 3)), (lambda: rl.zeros(()), ()),
-    (lambda: rl.zeros([]), ()), (lambda: rl.zeros(0), (0,)), (lambda: X.reshape(1, 6), (1, 6)), (lambda: X.squeeze(0), (2, 3)), (lambda: X.flatten(), (6,)),
-    (lambda: X.transpose(0, 1), (3, 2)), (lambda: X.transpose(dim0=0, dim1=1), (3, 2)), (lambda: rl.cat([X, X]), (4, 3)), (lambda: rl.cat((X, X), 1), (2, 6)),
-    (lambda: rl.cat(tensors=[X, X], dim=-1), (2, 6)), (lambda: rl.cat([X, X], axis=1), (2, 6)), (lambda: rl.stack([X, X], dim=0), (2, 2, 3)),
+    (lambda: rl.zeros(2, 3), (2, 3)), (lambda: rl.zeros((2, 3)), (2, 3)), (lambda: rl.zeros(size=[2, 3]), (2, 3)),
+    (lambda: rl.zeros(()), ()),
+    (lambda: rl.zeros([]), ()), (lambda: rl.zeros(0), (0,)), (lambda: X.reshape(1, 6), (1, 6)), (lambda: X.squeeze(0), (2, 3)),
+    (lambda: X.flatten(), (6,)),
+    (lambda: X.transpose(0, 1), (3, 2)), (lambda: X.transpose(dim0=0, dim1=1), (3, 2)), (lambda: rl.cat([X, X]), (4, 3)),
+    (lambda: rl.cat((X, X), 1), (2, 6)),
+    (lambda: rl.cat(tensors=[X, X], dim=-1), (2, 6)), (lambda: rl.cat([X, X], axis=1), (2, 6)),
+    (lambda: rl.stack([X, X], dim=0), (2, 2, 3)),
     (lambda: X.new_zeros(2, 2), (2, 2)), (lambda: rl.rand(2, 3, generator=None), (2, 3)), (lambda: rl.randint(5, (2,)), (2,)),
     (lambda: rl.randint(2, 5, (2,)), (2,)), (lambda: rl.randint(low=2, high=5, size=(2,)), (2,)), (lambda: X.unsqueeze(dim=-1), (2, 3, 1)),
     (lambda: rl.full((2, 2), 3), (2, 2)), (lambda: rl.arange(1, 10, 2), (5,)), (lambda: rl.eye(3), (3, 3)), (lambda: X.unbind()[0], (3,)),
-    (lambda: X.split(1)[1], (1, 3)), (lambda: X.split([1, 1])[1], (1, 3)), (lambda: X.roll(1, 0), (2, 3)), (lambda: X.roll((1, 1), (0, 1)), (2, 3)),
+    (lambda: X.split(1)[1], (1, 3)), (lambda: X.split([1, 1])[1], (1, 3)), (lambda: X.roll(1, 0), (2, 3)),
+    (lambda: X.roll((1, 1), (0, 1)), (2, 3)),
 ])
 def test_shapes(call, shape):
     assert call().shape == shape
 
 
 @pytest.mark.parametrize("call", [
-    lambda: X.sum(1), lambda: X.sum(dim=1), lambda: X.sum(axis=1), lambda: X.sum((1,)), lambda: X.sum([1]), lambda: rl.sum(X, 1), lambda: rl.sum(X, axis=(1,)),
-    lambda: rl.sum(input=X, dim=1), lambda: rl.sum(x=X, dim=1), lambda: rl.sum(a=X, axis=-1), lambda: X.sum(rl.tensor(1)), lambda: X.sum(np.int32(1)),
+    lambda: X.sum(1), lambda: X.sum(dim=1), lambda: X.sum(axis=1), lambda: X.sum((1,)), lambda: X.sum([1]), lambda: rl.sum(X, 1),
+    lambda: rl.sum(X, axis=(1,)),
+    lambda: rl.sum(input=X, dim=1), lambda: rl.sum(x=X, dim=1), lambda: rl.sum(a=X, axis=-1), lambda: X.sum(rl.tensor(1)),
+    lambda: X.sum(np.int32(1)),
     lambda: X.sum(1, False), lambda: X.sum(1, keepdim=False), lambda: X.sum(1, keepdims=False), lambda: X.sum(1, dtype=rl.float32),
     lambda: X.sum(1, dtype=None), lambda: rl.sum(X, **{"".join(["d", "im"]): 1}),
 ])
@@ -43,12 +50,14 @@ def test_spellings_of_sum(call):
 
 
 def test_numbers_for_tensors():
-    assert rl.add(1, 2).item() == 3 and rl.add(X, 1)[0, 0].item() == 1 and rl.add(1, X)[0, 1].item() == 2 and rl.add(X, x2=1)[0, 0].item() == 1
+    assert rl.add(1, 2).item() == 3 and rl.add(X, 1)[0, 0].item() == 1 and rl.add(1, X)[0, 1].item() == 2 and rl.add(X, x2=1)[0,
+                                                                                                                              0].item() == 1
     assert rl.add(X, X, alpha=2)[0, 1].item() == 3 and X.add(1, alpha=rl.tensor(3))[0, 0].item() == 3
     assert rl.mul(2.5, X)[0, 1].item() == 2.5 and rl.true_divide(1, 2).item() == 0.5 and rl.eq(X, 1)[0, 1].item() is True
     assert rl.pow(2, X)[0, 2].item() == 4 and rl.pow(X, 2)[0, 2].item() == 4 and rl.add(X, np.float32(1.5))[0, 0].item() == 1.5
     assert rl.add(X, True)[0, 0].item() == 1 and rl.remainder(5, X + 2)[0, 0].item() == 1
-    assert rl.where(X > 2, 1, 0).sum().item() == 3 and rl.where(X > 2, X, 0.0)[1, 0].item() == 3 and X.masked_fill(X > 2, 9)[1, 1].item() == 9
+    assert rl.where(X > 2, 1, 0).sum().item() == 3 and rl.where(X > 2, X, 0.0)[1, 0].item() == 3 and X.masked_fill(X > 2, 9)[1,
+                                                                                                                             1].item() == 9
     assert rl.clamp(X, 1, 4).tolist() == [[1, 1, 2], [3, 4, 4]] and rl.clamp(X, max=1)[1, 1].item() == 1
     assert rl.clamp(X, min=rl.tensor(2.0))[0, 0].item() == 2
 
@@ -115,7 +124,8 @@ def test_functions_and_methods():
     assert rl.add.__name__ == "add" and rl.add.__module__ == "rushlight" and rl.Tensor.add_.__name__ == "add_"
     assert rl.Tensor.add.__qualname__ == "Tensor.add" and rl.Tensor.add.__objclass__ is rl.Tensor
     assert repr(rl.Tensor.add) == "<method 'add' of 'rushlight.Tensor' objects>" and "add" in repr(rl.add)
-    assert rl.add.__text_signature__ == "(input, other, *, alpha=1, out=None)" and rl.Tensor.add.__text_signature__ == "($self, other, *, alpha=1)"
+    assert rl.add.__text_signature__ == "(input, other, *, alpha=1, out=None)"
+    assert rl.Tensor.add.__text_signature__ == "($self, other, *, alpha=1)"
     assert rl.add.__doc__.startswith("add(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)")
     assert len(rl.sum.__doc__.splitlines()) == 2
     for f in (rl.add, rl.Tensor.add, rl.Tensor.add_, rl._C._nn.gelu):
@@ -160,19 +170,22 @@ def test_every_operator_compiles_its_signature():
     (lambda: rl.maximum(X, 1), "maximum(): argument 'other' (position 2) must be Tensor, not int"),
     (lambda: rl.atan2(X, 1), "atan2(): argument 'other' (position 2) must be Tensor, not int"),
     (lambda: rl.matmul(X, 1), "matmul(): argument 'other' (position 2) must be Tensor, not int"),
-    (lambda: X.view(2, "a"), "view(): argument 'size' failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got str\""),
+    (lambda: X.view(2, "a"),
+     "view(): argument 'size' failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got str\""),
     (lambda: X.view("a"), "view() received an invalid combination of arguments - got (str), but expected one of:\n"),
     (lambda: X.view(), "view() received an invalid combination of arguments - got (), but expected one of:\n"),
     (lambda: X.view(2.0, 3), "view() received an invalid combination of arguments - got (float, int), but expected one of:\n"),
     (lambda: rl.zeros("a"), "zeros(): argument 'size' (position 1) must be tuple of ints, not str"),
     (lambda: rl.zeros(True), "zeros(): argument 'size' (position 1) must be tuple of ints, not bool"),
-    (lambda: rl.zeros(2, "a"), "zeros(): argument 'size' failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got str\""),
+    (lambda: rl.zeros(2, "a"),
+     "zeros(): argument 'size' failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got str\""),
     (lambda: rl.zeros(2.0), "zeros(): argument 'size' (position 1) must be tuple of ints, not float"),
     (lambda: rl.zeros([2.0]), "zeros(): argument 'size' (position 1) must be tuple of ints, but found element of type float at pos 0"),
     (lambda: rl.zeros(2, dtype="a"), "zeros(): argument 'dtype' must be rushlight.dtype, not str"),
     (lambda: rl.zeros(2, device=1.5), "zeros(): argument 'device' must be rushlight.device, not float"),
     (lambda: rl.zeros(2, bar=1), "zeros() got an unexpected keyword argument 'bar'"),
-    (lambda: rl.zeros(2**70), "zeros(): argument 'size' failed to unpack the object at pos 1 with error \"Overflow when unpacking long long"),
+    (lambda: rl.zeros(2**70),
+     "zeros(): argument 'size' failed to unpack the object at pos 1 with error \"Overflow when unpacking long long"),
     (lambda: rl.softmax(X), 'softmax() missing 1 required positional arguments: "dim"'),
     (lambda: X.transpose(0), 'transpose() missing 1 required positional arguments: "dim1"'),
     (lambda: X.transpose(0, 1, 2), "transpose() takes 2 positional arguments but 3 were given"),

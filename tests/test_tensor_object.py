@@ -1,4 +1,4 @@
-"""The Tensor object: identity with what C holds, resurrection, the collector, subclasses, __torch_function__, attributes and their refusals."""
+"""The Tensor object: identity with what C holds, resurrection, the collector, subclasses, overrides, attributes and their refusals."""
 from __future__ import annotations
 
 import copy
@@ -9,7 +9,6 @@ import warnings
 import weakref
 
 import pytest
-
 import rushlight as rl
 
 Tensor = rl.Tensor
@@ -229,7 +228,8 @@ def test_transposes():
     with pytest.warns(UserWarning, match="deprecated"):
         assert rl.zeros(2, 3, 4).T.shape == (4, 3, 2)
     for bad, message in ((lambda: rl.zeros(3).mT, "tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor."),
-                         (lambda: rl.zeros(3).mH, "tensor.mH is only supported"), (lambda: rl.zeros(2, 3, 4).H, "consider using tensor.mH")):
+                         (lambda: rl.zeros(3).mH, "tensor.mH is only supported"),
+                         (lambda: rl.zeros(2, 3, 4).H, "consider using tensor.mH")):
         with pytest.raises(RuntimeError, match=message):
             bad()
     assert m.real is m
@@ -276,7 +276,8 @@ def test_grad_setter():
     cases = [(1, TypeError, "assigned grad expected to be a Tensor or None but got grad of type int"),
              (x, RuntimeError, "can't assign Variable as its own grad"),
              (rl.ones(3), RuntimeError, r"attempting to assign a gradient of size '\[3\]' to a tensor of size '\[2, 3\]'"),
-             (rl.ones(2, 3, dtype=rl.float64), RuntimeError, "attempting to assign a gradient with dtype 'double' to a tensor with grad_dtype 'Float'")]
+             (rl.ones(2, 3, dtype=rl.float64), RuntimeError,
+              "attempting to assign a gradient with dtype 'double' to a tensor with grad_dtype 'Float'")]
     g = rl.ones(2, 3)
     x.grad = g
     for bad, error, message in cases:
@@ -347,7 +348,8 @@ def test_versions():
 # ---- numbers ---------------------------------------------------------------------------------------------------------------------
 
 def test_conversions():
-    assert float(rl.tensor(2.5)) == 2.5 and int(rl.tensor([-2.7])) == -2 and bool(rl.tensor(0.0)) is False and bool(rl.tensor([[3]])) is True
+    assert float(rl.tensor(2.5)) == 2.5 and int(rl.tensor([-2.7])) == -2
+    assert bool(rl.tensor(0.0)) is False and bool(rl.tensor([[3]])) is True
     assert [10, 20, 30][rl.tensor(1)] == 20 and list(range(rl.tensor([2]))) == [0, 1] and rl.tensor(1).is_nonzero()
     for f in (float, int):
         with pytest.raises(ValueError, match="only one element tensors can be converted to Python scalars"):
@@ -364,13 +366,15 @@ def test_conversions():
 
 def test_operators():
     x, y = rl.tensor([7.0, -7.0]), rl.tensor([2.0, 2.0])
-    cases = [(x + y, [9, -5]), (x - y, [5, -9]), (x * y, [14, -14]), (x / y, [3.5, -3.5]), (x // y, [3, -4]), (x % y, [1, 1]), (x**2, [49, 49]),
+    cases = [(x + y, [9, -5]), (x - y, [5, -9]), (x * y, [14, -14]), (x / y, [3.5, -3.5]), (x // y, [3, -4]), (x % y, [1, 1]),
+             (x**2, [49, 49]),
              (1 + x, [8, -6]), (1 - x, [-6, 8]), (2 * x, [14, -14]), (14 / x, [2, -2]), (15 // y, [7, 7]), (7 % y, [1, 1]), (2**y, [4, 4]),
              (-x, [-7, 7]), (+x, [7, -7]), (abs(x), [7, 7]), (x @ y, 0)]
     for got, want in cases:
         assert got.tolist() == want
     i = rl.tensor([6, 3])
-    cases = [(i & 3, [2, 3]), (i | 1, [7, 3]), (i ^ i, [0, 0]), (~i, [-7, -4]), (i << 1, [12, 6]), (i >> 1, [3, 1]), (3 & i, [2, 3]), (1 | i, [7, 3])]
+    cases = [(i & 3, [2, 3]), (i | 1, [7, 3]), (i ^ i, [0, 0]), (~i, [-7, -4]), (i << 1, [12, 6]), (i >> 1, [3, 1]), (3 & i, [2, 3]),
+             (1 | i, [7, 3])]
     for got, want in cases:
         assert got.tolist() == want and got.dtype is rl.int64
     assert (x < y).tolist() == [False, True] and (x >= 7).tolist() == [True, False] and (1 < x).tolist() == [True, False]
@@ -408,10 +412,11 @@ def test_operators_refuse():
         x < "a"  # noqa: B015
     assert (x == "a") is False and (x != None) is True and x != object()  # noqa: E711
     with pytest.raises(TypeError, match=r"~ \(operator.invert\) is only implemented on integer and Boolean-type tensors"):
-        ~x
+        ~x  # noqa: B018
     with pytest.raises(OverflowError, match="int too big to convert"):
         x + 2**70
-    with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"):
+    with pytest.raises(RuntimeError,
+                       match=r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"):
         x + rl.ones(3)
 
 
@@ -424,7 +429,8 @@ def test_hash_is_identity():
 
 def test_subclass_results():
     s = rl.ones(2).as_subclass(Sub)
-    for r in (s + 1, 1 + s, 1 - s, -s, s.exp(), rl.exp(s), s == s, s[0], rl.stack([rl.ones(2), s]), s.view(1, 2), s.clone(), s.detach(), rl.ones(2) * s):
+    for r in (s + 1, 1 + s, 1 - s, -s, s.exp(), rl.exp(s), s == s, s[0], rl.stack([rl.ones(2), s]), s.view(1, 2), s.clone(), s.detach(),
+              rl.ones(2) * s):
         assert type(r) is Sub
     same = s
     s += 1
@@ -486,7 +492,8 @@ class Shy:
 
 
 @pytest.mark.parametrize(("call", "func"), [
-    (lambda x: rl.add(x, 1), rl.add), (lambda x: rl.add(rl.ones(2), other=x), rl.add), (lambda x: x.exp(), Tensor.exp), (lambda x: x + 1, Tensor.add),
+    (lambda x: rl.add(x, 1), rl.add), (lambda x: rl.add(rl.ones(2), other=x), rl.add), (lambda x: x.exp(), Tensor.exp),
+    (lambda x: x + 1, Tensor.add),
     (lambda x: 1 + x, Tensor.add), (lambda x: 1 - x, Tensor.__rsub__), (lambda x: -x, Tensor.neg), (lambda x: x < 1, Tensor.lt),
     (lambda x: rl.stack([rl.ones(2), x]), rl.stack), (lambda x: x.size(), Tensor.size), (lambda x: x[0], Tensor.__getitem__),
     (lambda x: x.requires_grad_(False), Tensor.requires_grad_),

@@ -32,6 +32,7 @@ PyObject *rl_py_torch_function_method(PyObject *cls, PyObject *args, PyObject *k
 bool rl_py_getter_override(PyObject *self, PyObject *getter, PyObject **result);
 /* attribute.c: getters whose result keeps its class (grad, _base). */
 bool rl_py_keeps_class(PyObject *func);
+int rl_py_init_methods(PyObject *m); /* method.c: numel(x) and its like */
 int rl_py_set_requires_grad(rl_tensor *t, bool on, const char *not_float); /* -1 with an exception */
 /* method.c: t's elements and history as `cls`. */
 PyObject *rl_py_as_subclass(rl_tensor *t, PyTypeObject *cls);

@@ -269,3 +269,47 @@ PyMethodDef rl_py_tensor_methods[] = {
      "__torch_function__(func, types, args=(), kwargs=None)\n\nThe default of subclasses: results are of the subclass."},
     {NULL},
 };
+
+/* ---- the same as functions ---- */
+
+#define FUNCTION(name)                                                                                                        \
+    static PyObject *function_##name(PyObject *m, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)                 \
+    {                                                                                                                         \
+        static rl_parser parser = {#name, #name "(Tensor input)", NULL};                                                      \
+        return call_method(&parser, args, nargs, kwnames);                                                                    \
+    }
+
+/* name(input) is input.name(). */
+static PyObject *call_method(rl_parser *p, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    rl_frame f;
+    rl_call c;
+    if (!rl_parse(p, NULL, args, nargs, kwnames, &f, &c))
+        return NULL;
+    rl_frame_release(&f);
+    return PyObject_CallMethod(args[0], p->name, NULL); /* the one argument, by position or by keyword */
+}
+
+FUNCTION(is_floating_point)
+FUNCTION(is_signed)
+FUNCTION(is_complex)
+FUNCTION(is_conj)
+FUNCTION(is_neg)
+FUNCTION(is_inference)
+FUNCTION(is_nonzero)
+FUNCTION(numel)
+FUNCTION(conj)
+FUNCTION(resolve_conj)
+FUNCTION(resolve_neg)
+FUNCTION(get_device)
+
+#define ROW(name, doc) {#name, METHOD(function_##name), KEYWORDS, doc}
+static PyMethodDef functions[] = {
+    ROW(is_floating_point, "is_floating_point(input) -> bool"), ROW(is_signed, "is_signed(input) -> bool"), ROW(is_complex, "is_complex(input) -> bool"),
+    ROW(is_conj, "is_conj(input) -> bool"), ROW(is_neg, "is_neg(input) -> bool"), ROW(is_inference, "is_inference(input) -> bool"),
+    ROW(is_nonzero, "is_nonzero(input) -> bool"), ROW(numel, "numel(input) -> int"), ROW(conj, "conj(input) -> Tensor"),
+    ROW(resolve_conj, "resolve_conj(input) -> Tensor"), ROW(resolve_neg, "resolve_neg(input) -> Tensor"), ROW(get_device, "get_device(input) -> int"),
+    {NULL},
+};
+
+int rl_py_init_methods(PyObject *m) { return PyModule_AddFunctions(m, functions); }

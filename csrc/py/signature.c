@@ -320,19 +320,21 @@ static bool compile_one(reader *r, rl_signature *s, int overload)
 static rl_overloads *compile(const rl_op *op, const char *name, const char *text, char form)
 {
     rl_overloads *o = PyMem_Calloc(1, sizeof *o);
-    int lines = 1;
+    int lines = 1, number = 0;
+    bool method = form == 'M' || form == 'I';
     for (const char *p = text; *p; p++)
         lines += *p == '\n';
     if (!o || !(o->v = PyMem_Calloc((size_t)lines, sizeof *o->v)) || !(o->name = PyUnicode_InternFromString(name)))
         return NULL;
     for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         reader r = {.p = line, .op = op, .form = form};
-        if (!compile_one(&r, &o->v[o->n], o->n)) {
+        memset(&o->v[o->n], 0, sizeof *o->v);
+        if (!compile_one(&r, &o->v[o->n], number++)) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_SystemError, "the signature of %s cannot be read at: %.60s", name, r.p ? r.p : line);
             return NULL;
         }
-        o->n++;
+        o->n += !method || o->v[o->n].receiver >= 0; /* pow(Scalar self, …) is no method of a tensor */
     }
     return o;
 }

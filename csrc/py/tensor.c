@@ -286,5 +286,5 @@ int rl_py_init_tensor(PyObject *m)
         return -1;
     rl_st->Tensor->tp_name = "Tensor"; /* what Python's own messages call it; the repr reads __module__ and __qualname__ */
     rl_py.drop = drop;
-    return rl_py_init_number(m);
+    return rl_py_init_methods(m) < 0 ? -1 : rl_py_init_number(m);
 }

@@ -8,26 +8,15 @@ from __future__ import annotations
 import math as _math
 from typing import Any
 
-from . import _C
+from . import _C as _C
 from ._C import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-Tensor, Size, dtype, device, layout, memory_format = _C.Tensor, _C.Size, _C.dtype, _C.device, _C.layout, _C.memory_format
-Generator, OutOfMemoryError, UntypedStorage = _C.Generator, _C.OutOfMemoryError, _C.UntypedStorage
-
 from . import _tensor as _tensor  # noqa: E402  (attaches the methods that are written in Python)
 from ._tensor import set_default_tensor_type as set_default_tensor_type  # noqa: E402
-from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
-from .random import (  # noqa: E402
-    default_generator,
-    fork_rng,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
+from .autograd.grad_mode import *  # noqa: E402, F403
+from .random import *  # noqa: E402, F403
 
 e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 
@@ -38,8 +27,8 @@ _LAZY = {
     "TypedStorage": "storage",
     "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic",
 }
-_SUBMODULES = ("autograd", "backends", "cuda", "distributed", "functional", "linalg", "multiprocessing", "nn", "optim", "overrides", "random",
-               "return_types", "serialization", "special", "storage", "testing", "types", "utils", "version", "amp", "hub", "jit", "profiler")
+_SUBMODULES = ("amp", "autograd", "backends", "cuda", "distributed", "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "optim",
+               "overrides", "profiler", "random", "return_types", "serialization", "special", "storage", "testing", "types", "utils", "version")
 
 
 def _submodule(name: str) -> Any:
