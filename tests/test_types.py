@@ -280,7 +280,7 @@ except Exception as e: print('refused', e)
 
 
 def test_imported_twice_is_the_same_module():
-    got = run("import sys, rushlight._C as a; del sys.modules['rushlight._C']; import importlib; b = importlib.import_module('rushlight._C')\n"
+    got = run("import sys, rushlight._C as a; del sys.modules['rushlight._C']; import importlib as i; b = i.import_module('rushlight._C')\n"
               "print(a is b)")
     assert got.stdout.strip() == "True", got
 

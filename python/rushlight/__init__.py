@@ -27,8 +27,9 @@ _LAZY = {
     "TypedStorage": "storage",
     "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic",
 }
-_SUBMODULES = ("amp", "autograd", "backends", "cuda", "distributed", "functional", "hub", "jit", "linalg", "multiprocessing", "nn", "optim",
-               "overrides", "profiler", "random", "return_types", "serialization", "special", "storage", "testing", "types", "utils", "version")
+_SUBMODULES = ("amp", "autograd", "backends", "cuda", "distributed", "functional", "hub", "jit", "linalg", "multiprocessing", "nn",
+               "optim", "overrides", "profiler", "random", "return_types", "serialization", "special", "storage", "testing", "types",
+               "utils", "version")
 
 
 def _submodule(name: str) -> Any:
