@@ -321,8 +321,10 @@ RL_S double m_reduce(double x, double *r)
     double v = m_fma_f64(n, -1.5707963267948966192, x);
     *r = m_fma_f64(n, 1.4973849048591833e-33, m_fma_f64(n, -6.123233995736766e-17, v));
 #else
-    double v = x - n * 1.57079632673412561417e+00; /* 33 bits: exact for |n| < 2^20 */
-    *r = (v - n * 6.07710050630396597660e-11) - n * 2.02226624879595063154e-21;
+    /* n pi/2 = product + rest, exactly, from halves of 26 bits */
+    double product = n * 1.5707963267948966192, wide = 134217729.0 * n, high = wide - (wide - n), low = n - high;
+    double rest = ((high * 1.57079637050628662109 - product) + high * -4.371139006309477e-08 + low * 1.57079637050628662109) + low * -4.371139006309477e-08;
+    *r = (((x - product) - rest) - n * 6.123233995736766e-17) + n * 1.4973849048591833e-33;
 #endif
     return t; /* its low bits: the quadrant */
 }
