@@ -109,15 +109,30 @@ static rl_status check_span(const rl_storage *s, int ndim, const int64_t *shape,
     return RL_OK;
 }
 
+/* A loop: the lists are short, and may be NULL when they are empty. */
+static void copy_dims(int64_t *to, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = from[i];
+}
+
 /* The one writer of geometry. shape and strides may point into t's own. */
 static rl_status set_shape(rl_tensor *t, int ndim, const int64_t *shape, const int64_t *strides, int64_t offset, int64_t numel)
 {
     int64_t copy[2 * RL_MAX_NDIM];
-    memcpy(copy, shape, (size_t)ndim * sizeof *copy);
-    memcpy(copy + ndim, strides, (size_t)ndim * sizeof *copy);
-    RL_RETURN(reserve_dims(t, ndim));
-    memcpy(t->shape, copy, (size_t)ndim * sizeof *copy);
-    memcpy(t->strides, copy + ndim, (size_t)ndim * sizeof *copy);
+    if (RL_LIKELY(ndim <= RL_INLINE_DIMS && !(t->flags & RL_TF_HEAP_DIMS))) {
+        t->shape = t->dims;
+        t->strides = t->dims + RL_INLINE_DIMS;
+        t->ndim = (uint8_t)ndim;
+        copy_dims(t->shape, shape, ndim);
+        copy_dims(t->strides, strides, ndim);
+    } else {
+        copy_dims(copy, shape, ndim);
+        copy_dims(copy + ndim, strides, ndim);
+        RL_RETURN(reserve_dims(t, ndim));
+        copy_dims(t->shape, copy, ndim);
+        copy_dims(t->strides, copy + ndim, ndim);
+    }
     t->offset = offset;
     t->numel = numel;
     bool contiguous = strides_contiguous(ndim, t->shape, t->strides, numel);

@@ -67,7 +67,7 @@ rl_status rl_op_tile(rl_call *c, rl_result *r)
         return rl_fail(RL_ERR_RUNTIME, "tensors have at most %d dimensions, got %d", RL_MAX_NDIM, n + pad);
     for (int i = 0; i < pad; i++)
         times[i] = 1;
-    memcpy(times + pad, dims->ints.v, (size_t)n * sizeof *times);
+    rl_ints_copy(times + pad, dims->ints.v, n);
     return rl_give(repeat(x, times, n + pad, &t), t, r);
 }
 
@@ -101,11 +101,11 @@ static rl_status interleave_evenly(rl_tensor *x, int axis, int64_t k, rl_tensor 
     if (k < 0)
         return rl_fail(RL_ERR_RUNTIME, "Repeats must be non-negative");
     RL_TRY(rl_unsqueeze(x, axis + 1, &extra));
-    memcpy(shape, extra->shape, (size_t)extra->ndim * sizeof *shape);
+    rl_ints_copy(shape, extra->shape, extra->ndim);
     shape[axis + 1] = k;
     RL_TRY(rl_expand(extra, extra->ndim, shape, &wide));
     RL_TRY(rl_clone(wide, RL_FORMAT_CONTIGUOUS, &copy));
-    memcpy(shape, x->shape, (size_t)x->ndim * sizeof *shape);
+    rl_ints_copy(shape, x->shape, x->ndim);
     if (__builtin_mul_overflow(shape[axis], k, &shape[axis]))
         RL_FAIL(RL_ERR_RUNTIME, "repeat_interleave: %lld times %lld overflows", (long long)x->shape[axis], (long long)k);
     st = rl_view(copy, x->ndim, shape, out);
@@ -276,8 +276,8 @@ rl_status rl_roll(rl_tensor *x, const int64_t *shifts, int n, const int64_t *dim
     rl_grad_restore(old);
     RL_TRY(rl_record(&rl_class_roll, &x, 1, &t, 1, 0, &node));
     if (node) {
-        memcpy(list, shifts, (size_t)n * sizeof *list);
-        memcpy(list + n, dims, (size_t)ndims * sizeof *list);
+        rl_ints_copy(list, shifts, n);
+        rl_ints_copy(list + n, dims, ndims);
         node->attrs.i[0] = n;
         RL_TRY(rl_node_set_list(node, list, n + ndims));
     }

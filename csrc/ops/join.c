@@ -235,7 +235,7 @@ static rl_status cat_shape(rl_tensor *const *v, int n, int64_t dim, int *axis, i
     first = first ? first : v[0];
     *ndim = first->ndim;
     RL_RETURN(rl_axis_normalize(dim, first->ndim, axis));
-    memcpy(shape, first->shape, (size_t)first->ndim * sizeof *shape);
+    rl_ints_copy(shape, first->shape, first->ndim);
     shape[*axis] = 0;
     for (int k = 0; k < n; k++) {
         if (is_legacy_empty(v[k]))

@@ -29,8 +29,8 @@ void rl_geometry_of(const rl_tensor *x, rl_geometry *g)
 {
     g->ndim = x->ndim;
     g->offset = x->offset;
-    memcpy(g->shape, x->shape, (size_t)x->ndim * sizeof *g->shape);
-    memcpy(g->strides, x->strides, (size_t)x->ndim * sizeof *g->strides);
+    rl_ints_copy(g->shape, x->shape, x->ndim);
+    rl_ints_copy(g->strides, x->strides, x->ndim);
 }
 
 static const rl_view_attrs no_attrs;
@@ -97,7 +97,7 @@ static rl_status view_as_sizes(rl_tensor *x, int ndim, const int64_t *sizes, con
 {
     rl_geometry g;
     rl_geometry_begin(&g, ndim, x->offset);
-    memcpy(g.shape, sizes, (size_t)ndim * sizeof *sizes);
+    rl_ints_copy(g.shape, sizes, ndim);
     *possible = view_strides(x, ndim, sizes, g.strides);
     return *possible ? rl_view_record(x, &g, cls, &no_attrs, out) : RL_OK;
 }
@@ -549,11 +549,11 @@ rl_status rl_as_strided(rl_tensor *x, int ndim, const int64_t *shape, const int6
     int64_t list[3 * RL_MAX_NDIM + 1];
     if (ndim > RL_MAX_NDIM)
         return rl_fail(RL_ERR_RUNTIME, "tensors have at most %d dimensions, got %d", RL_MAX_NDIM, ndim);
-    memcpy(g.shape, shape, (size_t)ndim * sizeof *shape);
-    memcpy(g.strides, strides, (size_t)ndim * sizeof *strides);
-    memcpy(list, x->shape, (size_t)x->ndim * sizeof *list); /* sizes and strides of the base, then strides of the view */
-    memcpy(list + x->ndim, x->strides, (size_t)x->ndim * sizeof *list);
-    memcpy(list + 2 * x->ndim, strides, (size_t)ndim * sizeof *list);
+    rl_ints_copy(g.shape, shape, ndim);
+    rl_ints_copy(g.strides, strides, ndim);
+    rl_ints_copy(list, x->shape, x->ndim); /* sizes and strides of the base, then strides of the view */
+    rl_ints_copy(list + x->ndim, x->strides, x->ndim);
+    rl_ints_copy(list + 2 * x->ndim, strides, ndim);
     rl_view_attrs a = {.i = {x->ndim, x->offset, offset}, .list = list, .nlist = 2 * x->ndim + ndim};
     return rl_view_record(x, &g, &rl_class_as_strided, &a, out);
 }

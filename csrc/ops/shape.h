@@ -18,6 +18,13 @@ typedef struct rl_view_attrs {
 } rl_view_attrs;
 
 /* the lists stay unset: zeroing a kilobyte costs more than a view */
+/* n numbers; an empty list may be NULL. */
+static inline void rl_ints_copy(int64_t *to, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = from[i];
+}
+
 static inline void rl_geometry_begin(rl_geometry *g, int ndim, int64_t offset)
 {
     g->ndim = ndim;
