@@ -4,7 +4,7 @@
  * derivative are the row's. Where PyTorch numbers the overloads of an operator apart (PowBackward1), the node's name is set here.
  */
 #include "../core/alloc.h"
-#include "ops.h"
+#include "common.h"
 
 #include <math.h>
 #include <string.h>
@@ -211,8 +211,8 @@ rl_status rl_op_lerp(rl_call *c, rl_result *r)
         if (!t || t->dtype == x->dtype || (k == 2 && x->ndim == 0 && t->ndim == 0))
             continue;
         if (k == 1 || t->ndim > 0)
-            return rl_fail(RL_ERR_RUNTIME, "expected dtype %s for `%s` but got dtype %s", rl_dtype_name((rl_dtype)x->dtype), k == 1 ? "end" : "weight",
-                           rl_dtype_name((rl_dtype)t->dtype));
+            return rl_fail(RL_ERR_RUNTIME, "expected dtype %s for `%s` but got dtype %s", rl_cpp_type_text((rl_dtype)x->dtype), k == 1 ? "end" : "weight",
+                           rl_cpp_type_text((rl_dtype)t->dtype));
         RL_RETURN(rl_item(t, &in[k].s));
         in[k].t = NULL;
     }
@@ -375,7 +375,7 @@ rl_status rl_op_masked_fill(rl_call *c, rl_result *r)
     rl_scalar s = c->args[2].s;
     rl_status st = RL_OK;
     if (mask->dtype != RL_BOOL)
-        return rl_fail(RL_ERR_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s", rl_dtype_table[mask->dtype].name);
+        return rl_fail(RL_ERR_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s", rl_cpp_type_text((rl_dtype)mask->dtype));
     if (value && value->ndim > 0)
         return rl_fail(RL_ERR_RUNTIME, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", value->ndim);
     if (value && rl_tensor_requires_grad(value)) {
