@@ -254,7 +254,8 @@ def test_assignment_into_itself_and_expanded():
 
 @pytest.mark.parametrize("read, name", [
     (lambda y: y[0], "SelectBackward0"), (lambda y: y[:1], "SliceBackward0"), (lambda y: y[0:2], "SliceBackward0"),
-    (lambda y: y[None], "UnsqueezeBackward0"), (lambda y: y[...], "AliasBackward0"), (lambda y: y[()], "AliasBackward0"), (lambda y: y[[0]], "IndexBackward0"), (lambda y: y[y > 1], "IndexBackward0"),
+    (lambda y: y[None], "UnsqueezeBackward0"), (lambda y: y[...], "AliasBackward0"),
+    (lambda y: y[()], "AliasBackward0"), (lambda y: y[[0]], "IndexBackward0"), (lambda y: y[y > 1], "IndexBackward0"),
     (lambda y: y[0:2, 1], "SelectBackward0"), (lambda y: y[rl.tensor(0)], "SelectBackward0"), (lambda y: y[True], "IndexBackward0"),
 ])
 def test_history(read, name):
