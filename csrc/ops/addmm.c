@@ -1,6 +1,7 @@
 /* addmm.c: products that add to something: linear, addmm, baddbmm, addbmm, addmv, addr.
  *
- * The addend is written into the result first and the kernel adds to it, except a contiguous row with factors of 1, which the kernel adds itself
+ * The addend is written into the result first and the kernel adds to it, except a contiguous row with factors of 1, which the kernel adds
+ * itself
  * (linear's bias). beta == 0 never reads the addend, so its NaN does not pass.
  */
 #include "matmul.h"
@@ -54,7 +55,8 @@ static rl_status linear_check(rl_tensor *x, rl_tensor *w)
     int64_t k = x->shape[x->ndim - 1];
     if (RL_UNLIKELY(w->shape[1] != k)) {
         rl_matrix m = row_matrix(x);
-        return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)m.rows, (long long)k,
+        return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)m.rows,
+                       (long long)k,
                        (long long)w->shape[1], (long long)w->shape[0]);
     }
     return rl_product_types(x, w, "addmm_impl_cpu_");
@@ -142,7 +144,8 @@ rl_status rl_op_linear(rl_call *c, rl_result *r)
 /* ---- an addend with factors ---- */
 
 /* Kept as they came: doubles, and the exact integers beside them (backward multiplies by them). saved: a, b. */
-static rl_status record_add(const rl_node_class *cls, const char *name, rl_tensor *const *in, rl_tensor *out, rl_scalar beta, rl_scalar alpha)
+static rl_status record_add(const rl_node_class *cls, const char *name, rl_tensor *const *in, rl_tensor *out, rl_scalar beta,
+                            rl_scalar alpha)
 {
     rl_node *node;
     RL_RETURN(rl_record(cls, in, 3, &out, 1, 2, &node));
@@ -180,9 +183,11 @@ fail:
 static rl_status addmm_check(rl_tensor *c, rl_tensor *a, rl_tensor *b)
 {
     if (a->ndim != 2 || b->ndim != 2)
-        return rl_fail(RL_ERR_RUNTIME, "%s must be a matrix, got %d-D tensor", a->ndim != 2 ? "mat1" : "mat2", a->ndim != 2 ? a->ndim : b->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "%s must be a matrix, got %d-D tensor", a->ndim != 2 ? "mat1" : "mat2", a->ndim != 2 ? a->ndim
+                       : b->ndim);
     if (a->shape[1] != b->shape[0])
-        return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)a->shape[0], (long long)a->shape[1],
+        return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)a->shape[0],
+                       (long long)a->shape[1],
                        (long long)b->shape[0], (long long)b->shape[1]);
     RL_RETURN(same_addend(c, a, b));
     return rl_product_types(a, b, "addmm_impl_cpu_");
@@ -282,7 +287,8 @@ rl_status rl_op_addmv(rl_call *c, rl_result *r)
         return rl_fail(RL_ERR_RUNTIME, "vector + matrix @ vector expected, got %d, %d, %d", in[0]->ndim, a->ndim, v->ndim);
     bool fits = in[0]->ndim == 0 || in[0]->shape[0] == a->shape[0] || in[0]->shape[0] == 1;
     if (a->shape[1] != v->shape[0] || !fits)
-        return rl_fail(RL_ERR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)in[0]->numel, (long long)a->shape[0],
+        return rl_fail(RL_ERR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)in[0]->numel,
+                       (long long)a->shape[0],
                        (long long)a->shape[1], (long long)v->shape[0]);
     RL_RETURN(rl_product_types(a, v, "addmv_impl_cpu"));
     RL_RETURN(same_addend(in[0], a, v));
@@ -299,7 +305,8 @@ rl_status rl_op_addr(rl_call *c, rl_result *r)
     ADD_ARGS;
     rl_tensor *a = in[1], *b = in[2];
     if (a->ndim != 1 || b->ndim != 1)
-        return rl_fail(RL_ERR_RUNTIME, "addr: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "vec1" : "vec2", a->ndim != 1 ? a->ndim : b->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "addr: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "vec1" : "vec2", a->ndim != 1
+                       ? a->ndim : b->ndim);
     RL_RETURN(rl_product_types(a, b, "addr"));
     RL_RETURN(same_addend(in[0], a, b));
     int64_t shape[2] = {a->shape[0], b->shape[0]};

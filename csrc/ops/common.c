@@ -63,7 +63,8 @@ rl_status rl_same_device(rl_tensor *const *v, int n, const char *op)
         if (!first)
             first = v[i];
         else if (!rl_device_same(rl_tensor_device(first), rl_tensor_device(v[i])))
-            return rl_fail(RL_ERR_RUNTIME, "Expected all tensors to be on the same device, but found at least two devices, %s and %s! (when checking "
+            return rl_fail(RL_ERR_RUNTIME, "Expected all tensors to be on the same device, but found at least two devices, %s and %s! "
+                                           "(when checking "
                            "arguments of %s)", rl_device_text(rl_tensor_device(first)), rl_device_text(rl_tensor_device(v[i])), op);
     }
     return RL_OK;

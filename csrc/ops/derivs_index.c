@@ -183,7 +183,8 @@ static void reduce_extreme(rl_deriv *d, const reduced *k)
     for (int i = 0; i < src->ndim && i < value->ndim; i++)
         src = src->shape[i] == value->shape[i] ? src : d_narrow(d, src, i, 0, value->shape[i]);
     rl_tensor *mine = d_eq(d, k->x, k->out), *theirs = d_eq(d, src, value);
-    rl_tensor *self = d->st == RL_OK ? d_cast(d, mine, (rl_dtype)g->dtype) : NULL, *other = d->st == RL_OK ? d_cast(d, theirs, (rl_dtype)g->dtype) : NULL;
+    rl_tensor *self = d->st == RL_OK ? d_cast(d, mine, (rl_dtype)g->dtype) : NULL, *other = d->st == RL_OK
+        ? d_cast(d, theirs, (rl_dtype)g->dtype) : NULL;
     if (!k->include)
         self = d->st == RL_OK ? cleared(d, self, k->index) : NULL;
     rl_tensor *count = d_scatter_add(d, self, k->dim, k->index, other);

@@ -171,7 +171,8 @@ static rl_tensor *shares(rl_deriv *d, const rl_class_loss *k, int axis)
 {
     int64_t classes = k->x->shape[axis], shape[RL_MAX_NDIM];
     bool grad = rl_grad_off();
-    rl_tensor *t = d_reshape(d, k->target, k->x->ndim > 1 ? k->target->ndim : 0, k->target->shape), *ignored = d_eq_number(d, t, (double)k->ignore);
+    rl_tensor *t = d_reshape(d, k->target, k->x->ndim > 1 ? k->target->ndim : 0, k->target->shape), *ignored
+        = d_eq_number(d, t, (double)k->ignore);
     rl_tensor *safe = d_unsqueeze(d, d_fill_where(d, t, ignored, 0), axis), *weight = NULL, *all = NULL;
     for (int i = 0; i < k->x->ndim; i++)
         shape[i] = i == axis ? classes : 1;
@@ -180,7 +181,8 @@ static rl_tensor *shares(rl_deriv *d, const rl_class_loss *k, int axis)
     else if (d->st == RL_OK)
         weight = d_add_number(d, d_zeros_like(d, k->x), 1);
     safe = d->st == RL_OK ? d_cast(d, safe, RL_I64) : NULL;
-    all = d_scatter_add(d, d_scale(d, weight, k->smoothing / (double)(classes ? classes : 1)), axis, safe, d_scale(d, d_gather(d, weight, axis, safe), 1 - k->smoothing));
+    all = d_scatter_add(d, d_scale(d, weight, k->smoothing / (double)(classes ? classes : 1)), axis, safe,
+                        d_scale(d, d_gather(d, weight, axis, safe), 1 - k->smoothing));
     all = d_fill_where(d, all, d_unsqueeze(d, ignored, axis), 0);
     rl_grad_restore(grad);
     return all;

@@ -1,6 +1,7 @@
 /* derivs_reduce: backward rules of reductions and scans.
  *
- * attrs of a reduction: i[0] the mask of reduced axes (all bits: all of them), i[1] keepdim; the list is the input's shape where no input is saved.
+ * attrs of a reduction: i[0] the mask of reduced axes (all bits: all of them), i[1] keepdim; the list is the input's shape where no input
+ * is saved.
  */
 #include "derivs.h"
 

@@ -55,7 +55,8 @@ static rl_status check_weight(const rl_tensor *weight, int64_t classes)
 {
     if (!weight || (weight->ndim == 1 && weight->numel == classes))
         return RL_OK;
-    return rl_fail(RL_ERR_RUNTIME, "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: %s",
+    return rl_fail(RL_ERR_RUNTIME, "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
+                                   "shape: %s",
                    (long long)classes, rl_shape_text(weight->ndim, weight->shape));
 }
 
@@ -66,7 +67,8 @@ static rl_status check_target(const rl_class_loss *k)
     if (x->ndim < 1)
         return rl_fail(RL_ERR_VALUE, "Expected 1 or more dimensions (got 0)");
     if (x->ndim != 1 && t->ndim > 0 && x->shape[0] != t->shape[0])
-        return rl_fail(RL_ERR_VALUE, "Expected input batch_size (%lld) to match target batch_size (%lld).", (long long)x->shape[0], (long long)t->shape[0]);
+        return rl_fail(RL_ERR_VALUE, "Expected input batch_size (%lld) to match target batch_size (%lld).", (long long)x->shape[0],
+                       (long long)t->shape[0]);
     if (x->ndim <= 2 && t->ndim > 1)
         return rl_fail(RL_ERR_RUNTIME, "0D or 1D target tensor expected, multi-target not supported");
     for (int d = 1; same && d < t->ndim; d++)
@@ -74,11 +76,13 @@ static rl_status check_target(const rl_class_loss *k)
     if (x->ndim == 1 && t->ndim == 1)
         same = t->numel == 1;
     if (!same)
-        return rl_fail(RL_ERR_RUNTIME, "size mismatch (got input: %s, target: %s)", rl_shape_text(x->ndim, x->shape), rl_shape_text(t->ndim, t->shape));
+        return rl_fail(RL_ERR_RUNTIME, "size mismatch (got input: %s, target: %s)", rl_shape_text(x->ndim, x->shape),
+                       rl_shape_text(t->ndim, t->shape));
     if (t->dtype != RL_I64 && t->dtype != RL_U8)
         return rl_fail(RL_ERR_RUNTIME, "expected scalar type Long but found %s", rl_scalar_type_text((rl_dtype)t->dtype));
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", k->log_input ? "nll_loss_out_frame" : "log_softmax_kernel_impl",
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", k->log_input ? "nll_loss_out_frame"
+                       : "log_softmax_kernel_impl",
                        rl_scalar_type_text((rl_dtype)x->dtype));
     if (k->reduction < 0 || k->reduction > 2)
         return rl_fail(RL_ERR_VALUE, "%d is not a valid value for reduction", k->reduction);
@@ -92,7 +96,8 @@ static rl_status check_target(const rl_class_loss *k)
 static void kernel_args(rl_cross_entropy_args *a, const rl_class_loss *k)
 {
     int64_t classes = k->x->shape[class_axis(k->x)];
-    *a = (rl_cross_entropy_args){.dtype = k->x->dtype, .reduction = (uint8_t)k->reduction, .log_input = k->log_input, .classes = classes, .ignore = k->ignore,
+    *a = (rl_cross_entropy_args){.dtype = k->x->dtype, .reduction = (uint8_t)k->reduction, .log_input = k->log_input,
+                                 .classes = classes, .ignore = k->ignore,
                                  .smoothing = k->smoothing};
     a->rows = k->target->numel;
 }
@@ -222,7 +227,8 @@ rl_status rl_op_nll_loss(rl_call *c, rl_result *r)
 static rl_status check_probabilities(const rl_class_loss *k)
 {
     if (!rl_dtype_is_float((rl_dtype)k->target->dtype))
-        return rl_fail(RL_ERR_RUNTIME, "Expected floating point type for target with class probabilities, got %s", rl_scalar_type_text((rl_dtype)k->target->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "Expected floating point type for target with class probabilities, got %s",
+                       rl_scalar_type_text((rl_dtype)k->target->dtype));
     if (k->ignore >= 0)
         return rl_fail(RL_ERR_RUNTIME, "ignore_index is not supported for floating point target");
     return check_weight(k->weight, k->x->shape[class_axis(k->x)]);
@@ -286,7 +292,8 @@ fail:
 rl_status rl_op_cross_entropy(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    rl_class_loss k = {c->args[0].t, c->args[1].t, c->args[2].given ? c->args[2].t : NULL, (int)c->args[3].i, c->args[4].i, c->args[5].f, false};
+    rl_class_loss k = {c->args[0].t, c->args[1].t, c->args[2].given ? c->args[2].t : NULL, (int)c->args[3].i, c->args[4].i,
+                       c->args[5].f, false};
     if (!(k.smoothing >= 0 && k.smoothing <= 1))
         return rl_fail(RL_ERR_RUNTIME, "label_smoothing must be between 0.0 and 1.0. Got: %g", k.smoothing);
     bool soft = k.x->ndim > 0 && rl_tensor_same_shape(k.x, k.target);

@@ -84,7 +84,8 @@ static rl_status max_or_min(rl_call *c, rl_result *r, bool max)
     }
     RL_RETURN(rl_axis_normalize(c->args[1].i, x->ndim, &axis));
     RL_RETURN(axes_not_empty(x, 1ull << axis, label));
-    st = extreme_index(x, max ? RL_RED_MAX_INDEX : RL_RED_MIN_INDEX, axis, c->args[2].b, max ? "MaxBackward0" : "MinBackward0", &out, &indices);
+    st = extreme_index(x, max ? RL_RED_MAX_INDEX : RL_RED_MIN_INDEX, axis, c->args[2].b, max ? "MaxBackward0" : "MinBackward0", &out,
+                       &indices);
     return rl_give2(st, out, indices, r);
 }
 

@@ -1,6 +1,7 @@
 /* gather.c: one position for each element along one axis: gather, take_along_dim, scatter and its reductions.
  *
- * Invariant: the index is no larger than x outside of the axis (and than the source anywhere), so that positions along the axis are all there is to
+ * Invariant: the index is no larger than x outside of the axis (and than the source anywhere), so that positions along the axis are all
+ * there is to
  * check; the kernel does it before it writes. A 0-dim tensor counts as one of 1 element.
  */
 #include "gather.h"
@@ -17,7 +18,8 @@ static rl_status check_index(const rl_tensor *x, const rl_tensor *index, const c
     if (index->dtype != RL_I64 && index->dtype != RL_I32)
         return rl_fail(RL_ERR_RUNTIME, "%s(): Expected dtype int32/int64 for index", op);
     if (index->numel && dims_of(x) != dims_of(index))
-        return rl_fail(RL_ERR_RUNTIME, "Index tensor must have the same number of dimensions as %s tensor", strcmp(op, "gather") ? "self" : "input");
+        return rl_fail(RL_ERR_RUNTIME, "Index tensor must have the same number of dimensions as %s tensor", strcmp(op, "gather")
+                       ? "self" : "input");
     if (dims_of(x) > RL_ARG_DIMS)
         return rl_fail(RL_ERR_RUNTIME, "%s(): more than %d dimensions: %d", op, RL_ARG_DIMS, x->ndim);
     return RL_OK;
@@ -54,7 +56,8 @@ rl_status rl_gather(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor **out
     RL_RETURN(check_index(x, index, "gather"));
     for (int d = 0; index->numel && d < dims_of(x); d++)
         if (d != axis && size_of(index, d) > size_of(x, d))
-            return rl_fail(RL_ERR_RUNTIME, "Size does not match at dimension %d expected index %s to be no larger than self %s apart from dimension %d", d,
+            return rl_fail(RL_ERR_RUNTIME, "Size does not match at dimension %d expected index %s to be no larger than self %s apart "
+                                           "from dimension %d", d,
                            rl_shape_text(index->ndim, index->shape), rl_shape_text(x->ndim, x->shape), axis);
     RL_TRY(rl_cast(index, RL_I64, &wide));
     RL_TRY(rl_tensor_empty(index->ndim, index->shape, (rl_dtype)x->dtype, rl_tensor_device(x), &o));
@@ -90,7 +93,8 @@ static rl_status along_dim(rl_tensor *x, rl_tensor *index, int axis, rl_tensor *
     for (int d = 0; d < x->ndim; d++) {
         int64_t a = x->shape[d], b = index->shape[d];
         if (d != axis && a != b && a != 1 && b != 1)
-            return rl_fail(RL_ERR_RUNTIME, "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d", (long long)a,
+            return rl_fail(RL_ERR_RUNTIME, "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton "
+                                           "dimension %d", (long long)a,
                            (long long)b, d);
         shape_x[d] = d == axis || a != 1 ? a : b;
         shape_i[d] = d == axis || b != 1 ? b : a;
@@ -112,10 +116,12 @@ rl_status rl_op_take_along_dim(rl_call *c, rl_result *r)
     int64_t all = -1;
     int axis;
     if (index->dtype != RL_I64 && index->dtype != RL_I32)
-        return rl_fail(RL_ERR_RUNTIME, "torch.take_along_dim(): dtype of indices should be Long but got %s", rl_scalar_type_text((rl_dtype)index->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "torch.take_along_dim(): dtype of indices should be Long but got %s",
+                       rl_scalar_type_text((rl_dtype)index->dtype));
     if (c->args[2].given) {
         if (x->ndim != index->ndim)
-            return rl_fail(RL_ERR_RUNTIME, "torch.take_along_dim(): input and indices should have the same number of dimensions, but got %d dimensions for "
+            return rl_fail(RL_ERR_RUNTIME, "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+                                           "%d dimensions for "
                            "input, and %d dimensions for indices", x->ndim, index->ndim);
         RL_RETURN(rl_axis_normalize(c->args[2].i, x->ndim, &axis));
         return rl_give(x->ndim ? along_dim(x, index, axis, &out) : rl_gather(x, 0, index, &out), out, r);
@@ -143,8 +149,10 @@ static rl_status check_scatter(const rl_tensor *x, int axis, const rl_tensor *in
     for (int d = 0; d < dims_of(x); d++) {
         bool over_x = d != axis && size_of(index, d) > size_of(x, d), over_src = src && size_of(index, d) > size_of(src, d);
         if ((over_x || over_src) && src)
-            return rl_fail(RL_ERR_RUNTIME, "Expected index %s to be no larger than self %s apart from dimension %d and to be no larger size than src %s",
-                           rl_shape_text(index->ndim, index->shape), rl_shape_text(x->ndim, x->shape), axis, rl_shape_text(src->ndim, src->shape));
+            return rl_fail(RL_ERR_RUNTIME, "Expected index %s to be no larger than self %s apart from dimension %d and to be no larger "
+                                           "size than src %s",
+                           rl_shape_text(index->ndim, index->shape), rl_shape_text(x->ndim, x->shape), axis,
+                               rl_shape_text(src->ndim, src->shape));
         if (over_x)
             return rl_fail(RL_ERR_RUNTIME, "Expected index %s to be no larger than self %s apart from dimension %d",
                            rl_shape_text(index->ndim, index->shape), rl_shape_text(x->ndim, x->shape), axis);
@@ -182,7 +190,8 @@ fail:
 }
 
 /* attrs: i[0] axis, i[1] what (rl_scatter_what), i[2] include_self; the list is src's shape; saved: index [x, src, out]. */
-static rl_status record(const rl_node_class *cls, const char *name, rl_tensor *x, rl_tensor *src, rl_tensor *index, int axis, rl_tensor *out, rl_node **node)
+static rl_status record(const rl_node_class *cls, const char *name, rl_tensor *x, rl_tensor *src, rl_tensor *index, int axis,
+                        rl_tensor *out, rl_node **node)
 {
     rl_tensor *in[2] = {x, src};
     RL_RETURN(rl_record(cls, in, src ? 2 : 1, &out, 1, 4, node));
@@ -203,7 +212,8 @@ static rl_status scatter(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor 
     RL_RETURN(rl_axis_normalize(dim, x->ndim, &axis));
     RL_RETURN(check_scatter(x, axis, index, src, op));
     RL_RETURN(rl_scatter_raw(x, axis, index, src, value, add ? RL_SCATTER_ADD : RL_SCATTER_SET, out));
-    RL_TRY(record(add ? &rl_class_scatter_add : &rl_class_scatter, add ? "ScatterAddBackward0" : src ? "ScatterBackward0" : "ScatterBackward1", x, src, index,
+    RL_TRY(record(add ? &rl_class_scatter_add : &rl_class_scatter, add ? "ScatterAddBackward0" : src ? "ScatterBackward0"
+                  : "ScatterBackward1", x, src, index,
                   axis, *out, &node));
     return RL_OK;
 fail:
@@ -309,7 +319,8 @@ static rl_status reduce_raw(rl_tensor *x, int axis, rl_tensor *index, rl_tensor 
         bool grad = rl_grad_off();
         st = rl_scatter_count(x, axis, index, include_self, &count);
         if (st == RL_OK)
-            st = rl_dtype_is_float((rl_dtype)x->dtype) ? rl_div(a, rl_operand_tensor(count), out) : rl_floor_divide(a, rl_operand_tensor(count), out);
+            st = rl_dtype_is_float((rl_dtype)x->dtype) ? rl_div(a, rl_operand_tensor(count), out)
+                : rl_floor_divide(a, rl_operand_tensor(count), out);
         rl_grad_restore(grad);
     } else {
         *out = rl_tensor_retain(sum);

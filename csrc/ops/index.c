@@ -1,6 +1,7 @@
 /* index.c: advanced indexing: reading and writing x[i, :, j] with tensors of positions and masks, broadcast together.
  *
- * A call becomes an index_plan: masks turned into positions, positions broadcast, and one iteration space over (before, positions, after) in which
+ * A call becomes an index_plan: masks turned into positions, positions broadcast, and one iteration space over (before, positions, after)
+ * in which
  * x, the value and the positions are strided. The kernel checks every position before it writes. Positions that stand apart put their
  * dimensions first in the result, as in PyTorch and NumPy.
  */
@@ -41,7 +42,8 @@ static rl_status add_mask(index_plan *p, const rl_tensor *x, rl_tensor *mask)
         return too_many(x);
     for (int d = 0; d < mask->ndim; d++)
         if (mask->shape[d] != x->shape[p->n + d])
-            return rl_fail(RL_ERR_INDEX, "The shape of the mask %s at index %d does not match the shape of the indexed tensor %s at index %d",
+            return rl_fail(RL_ERR_INDEX, "The shape of the mask %s at index %d does not match the shape of the indexed tensor %s at "
+                                         "index %d",
                            rl_shape_text(mask->ndim, mask->shape), d, rl_shape_text(x->ndim, x->shape), p->n + d);
     RL_TRY(rl_nonzero(mask, &where));
     for (int d = 0; d < mask->ndim; d++) {
@@ -78,7 +80,8 @@ static rl_status broadcast_slots(index_plan *p)
         char text[512] = "";
         for (int j = 0, at = 0; j < p->n && at < 400; j++)
             if (p->slot[j])
-                at += snprintf(text + at, sizeof text - (size_t)at, "%s%s", at ? ", " : "", rl_shape_text(p->slot[j]->ndim, p->slot[j]->shape));
+                at += snprintf(text + at, sizeof text - (size_t)at, "%s%s", at ? ", " : "",
+                               rl_shape_text(p->slot[j]->ndim, p->slot[j]->shape));
         return rl_fail(RL_ERR_INDEX, "shape mismatch: indexing tensors could not be broadcast together with shapes %s", text);
     }
     return RL_OK;
@@ -177,7 +180,8 @@ static rl_status run(const index_plan *p, rl_tensor *x, rl_tensor *value, int mo
         if (p->shape[d] == 1)
             continue;
         if (a.ndim == RL_ARG_DIMS)
-            return rl_fail(RL_ERR_RUNTIME, "indexing: a result of shape %s has more than %d dimensions that do not merge", rl_shape_text(p->ndim, p->shape),
+            return rl_fail(RL_ERR_RUNTIME, "indexing: a result of shape %s has more than %d dimensions that do not merge",
+                           rl_shape_text(p->ndim, p->shape),
                            RL_ARG_DIMS);
         push_dim(&a, p->shape[d], plain ? x->strides[p->plain[d]] * size : 0, value->strides[d] * size, index);
     }
@@ -225,7 +229,8 @@ static rl_status value_of(const index_plan *p, rl_tensor *x, rl_tensor *value, r
     rl_status st = RL_OK;
     int lead = value->ndim - p->ndim;
     if (value->dtype != x->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
+        return rl_fail(RL_ERR_RUNTIME, "Index put requires the source and destination dtypes match, got %s for the destination and %s "
+                                       "for the source.",
                        rl_scalar_type_text((rl_dtype)x->dtype), rl_scalar_type_text((rl_dtype)value->dtype));
     bool fits = true;
     for (int d = 0; d < value->ndim && fits; d++)

@@ -1,7 +1,9 @@
 /* loss.c: losses between two tensors of a shape: mse, l1, smooth l1, huber, binary cross entropy, kl_div.
  *
- * Where PyTorch has one node, so have we: a row of the table for the points (its derivative columns serve the backward), a mean or a sum after
- * it, and a node over both. Where PyTorch composes (l1, kl_div), the composition is the same. reduction: 0 none, 1 mean, 2 sum, as at::Reduction.
+ * Where PyTorch has one node, so have we: a row of the table for the points (its derivative columns serve the backward), a mean or a sum
+ * after
+ * it, and a node over both. Where PyTorch composes (l1, kl_div), the composition is the same. reduction: 0 none, 1 mean, 2 sum, as
+ * at::Reduction.
  */
 #include "loss.h"
 
@@ -21,7 +23,8 @@ static rl_status reduce_points(rl_tensor *points, int64_t reduction, rl_tensor *
 static rl_status need_float(const rl_tensor *x, const rl_tensor *t, const char *kernel)
 {
     rl_dtype d = rl_dtype_promote((rl_dtype)x->dtype, (rl_dtype)t->dtype);
-    return rl_dtype_is_float(d) ? RL_OK : rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, rl_scalar_type_text(d));
+    return rl_dtype_is_float(d) ? RL_OK : rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel,
+                                                  rl_scalar_type_text(d));
 }
 
 /* One table row over x and target with one parameter, then the reduction; in: x, target and more inputs that backward needs (NULLs allowed). */
@@ -159,7 +162,8 @@ rl_status rl_op_binary_cross_entropy(rl_call *c, rl_result *r)
     rl_tensor *out = NULL;
     point_loss k = {RL_OP_bce_point, &rl_class_bce, 0, c->args[3].i, {c->args[0].t, c->args[1].t, c->args[2].given ? c->args[2].t : NULL}};
     if (k.in[0]->dtype != k.in[1]->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "Found dtype %s but expected %s", rl_scalar_type_text((rl_dtype)k.in[1]->dtype), rl_scalar_type_text((rl_dtype)k.in[0]->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "Found dtype %s but expected %s", rl_scalar_type_text((rl_dtype)k.in[1]->dtype),
+                       rl_scalar_type_text((rl_dtype)k.in[0]->dtype));
     RL_RETURN(need_float(k.in[0], k.in[1], "binary_cross_entropy"));
     RL_RETURN(check_probabilities(k.in[0]));
     return rl_give(point_loss_run(&k, &out), out, r);

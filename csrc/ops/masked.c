@@ -124,7 +124,8 @@ static rl_status scatter_raw(rl_tensor *x, rl_tensor *mask, rl_tensor *source, r
     RL_TRY(rl_sum(wide_mask, NULL, 0, false, RL_I64, &total));
     RL_TRY(rl_item(total, &count));
     if (count.i > source->numel)
-        RL_FAIL(RL_ERR_RUNTIME, "masked_scatter: expected self and source to have same dtypes and source to have at least as many elements as the mask has "
+        RL_FAIL(RL_ERR_RUNTIME, "masked_scatter: expected self and source to have same dtypes and source to have at least as many "
+                                "elements as the mask has "
                 "ones, but it has %lld and %lld are needed", (long long)source->numel, (long long)count.i);
     if (wide_mask->ndim == 0) {
         RL_TRY(rl_unsqueeze(wide, 0, &where));
@@ -159,7 +160,8 @@ rl_status rl_op_masked_scatter(rl_call *c, rl_result *r)
     rl_status st = need_mask(mask, "masked_scatter_");
     RL_RETURN(st);
     if (in[0]->dtype != in[1]->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "masked_scatter: expected self and source to have same dtypes but got %s and %s", rl_scalar_type_text((rl_dtype)in[0]->dtype),
+        return rl_fail(RL_ERR_RUNTIME, "masked_scatter: expected self and source to have same dtypes but got %s and %s",
+                       rl_scalar_type_text((rl_dtype)in[0]->dtype),
                        rl_scalar_type_text((rl_dtype)in[1]->dtype));
     bool grad = rl_grad_off();
     st = scatter_raw(in[0], mask, in[1], &out);
@@ -233,7 +235,8 @@ rl_status rl_op_bincount(rl_call *c, rl_result *r)
     if (low.i < 0)
         return rl_fail(RL_ERR_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
     if (high.i == INT64_MAX)
-        return rl_fail(RL_ERR_RUNTIME, "maximum value of input overflowed, it should be < %lld but got %lld", (long long)INT64_MAX, (long long)high.i);
+        return rl_fail(RL_ERR_RUNTIME, "maximum value of input overflowed, it should be < %lld but got %lld", (long long)INT64_MAX,
+                       (long long)high.i);
     bool grad = rl_grad_off();
     rl_status st = bincount(x, weights, high.i + 1 > n ? high.i + 1 : n, &out);
     rl_grad_restore(grad);

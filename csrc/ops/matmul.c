@@ -1,6 +1,7 @@
 /* matmul.c: products of matrices and vectors: matmul in all its broadcasting, mm, bmm, mv, dot, inner, outer, linear.
  *
- * Nothing is copied or viewed on the way: a transposed, sliced or expanded operand goes to the kernel as strides. Every product is one node;
+ * Nothing is copied or viewed on the way: a transposed, sliced or expanded operand goes to the kernel as strides. Every product is one
+ * node;
  * where PyTorch makes a chain of views around it, the node carries the name of the chain's last one.
  */
 #include "matmul.h"
@@ -112,7 +113,8 @@ static rl_matrix last_matrix(const rl_tensor *t, bool left)
 {
     int n = t->ndim;
     if (n == 1)
-        return left ? (rl_matrix){rl_tensor_data(t), 1, t->shape[0], 0, t->strides[0]} : (rl_matrix){rl_tensor_data(t), t->shape[0], 1, t->strides[0], 0};
+        return left ? (rl_matrix){rl_tensor_data(t), 1, t->shape[0], 0, t->strides[0]}
+            : (rl_matrix){rl_tensor_data(t), t->shape[0], 1, t->strides[0], 0};
     return (rl_matrix){rl_tensor_data(t), t->shape[n - 2], t->shape[n - 1], t->strides[n - 2], t->strides[n - 1]};
 }
 
@@ -191,7 +193,8 @@ static rl_status finish(rl_status st, const rl_node_class *cls, const char *name
 
 static rl_status cannot_multiply(int64_t m, int64_t k, int64_t k2, int64_t n)
 {
-    return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)m, (long long)k, (long long)k2, (long long)n);
+    return rl_fail(RL_ERR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (long long)m, (long long)k,
+                   (long long)k2, (long long)n);
 }
 
 /* ---- the products of matrices and vectors ---- */
@@ -226,7 +229,8 @@ static rl_status mv(rl_tensor *a, rl_tensor *v, rl_tensor **out)
 {
     rl_tensor *o = NULL;
     if (a->shape[1] != v->shape[0])
-        return rl_fail(RL_ERR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->shape[0], (long long)a->shape[0],
+        return rl_fail(RL_ERR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->shape[0],
+                       (long long)a->shape[0],
                        (long long)a->shape[1], (long long)v->shape[0]);
     RL_RETURN(rl_product_types(a, v, "addmv_impl_cpu"));
     RL_RETURN(rl_tensor_empty(1, a->shape, (rl_dtype)a->dtype, rl_tensor_device(a), &o));
@@ -240,10 +244,12 @@ static rl_status dot(rl_tensor *a, rl_tensor *b, const char *name, rl_tensor **o
     if (a->ndim != 1 || b->ndim != 1)
         return rl_fail(RL_ERR_RUNTIME, "1D tensors expected, but got %dD and %dD tensors", a->ndim, b->ndim);
     if (a->dtype != b->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "dot : expected both vectors to have same dtype, but found %s and %s", rl_scalar_type_text((rl_dtype)a->dtype),
+        return rl_fail(RL_ERR_RUNTIME, "dot : expected both vectors to have same dtype, but found %s and %s",
+                       rl_scalar_type_text((rl_dtype)a->dtype),
                        rl_scalar_type_text((rl_dtype)b->dtype));
     if (a->numel != b->numel)
-        return rl_fail(RL_ERR_RUNTIME, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got %lld and "
+        return rl_fail(RL_ERR_RUNTIME, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of "
+                                       "elements, but got %lld and "
                        "%lld elements respectively", (long long)a->numel, (long long)b->numel, (long long)a->numel, (long long)b->numel);
     RL_RETURN(rl_product_types(a, b, "dot"));
     RL_RETURN(rl_tensor_empty(0, NULL, (rl_dtype)a->dtype, rl_tensor_device(a), &o));
@@ -260,7 +266,8 @@ static rl_status broadcast_shape(rl_tensor *a, rl_tensor *b, int64_t *shape, int
         int da = na - n + k, db = nb - n + k;
         int64_t sa = da >= 0 ? a->shape[da] : 1, sb = db >= 0 ? b->shape[db] : 1;
         if (sa != sb && sa != 1 && sb != 1)
-            return rl_fail(RL_ERR_RUNTIME, "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d", (long long)sa,
+            return rl_fail(RL_ERR_RUNTIME, "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton "
+                                           "dimension %d", (long long)sa,
                            (long long)sb, k);
         shape[k] = sa != 1 ? sa : sb;
     }
@@ -268,7 +275,8 @@ static rl_status broadcast_shape(rl_tensor *a, rl_tensor *b, int64_t *shape, int
         int64_t count = 1;
         for (int k = 0; k < n; k++)
             count *= shape[k];
-        return rl_fail(RL_ERR_RUNTIME, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].", (long long)count,
+        return rl_fail(RL_ERR_RUNTIME, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, "
+                                       "%lld].", (long long)count,
                        (long long)ma.cols, (long long)count, (long long)mb.rows);
     }
     if (ma.cols != mb.rows) {
@@ -366,7 +374,8 @@ static rl_status inner(rl_tensor *a, rl_tensor *b, rl_tensor **out)
     int64_t shape[2 * RL_MAX_NDIM], k = a->shape[a->ndim - 1];
     int n = 0;
     if (b->shape[b->ndim - 1] != k)
-        return rl_fail(RL_ERR_RUNTIME, "inner() the last dimension must match on both input tensors but got shapes %s and %s", rl_shape_text(a->ndim, a->shape),
+        return rl_fail(RL_ERR_RUNTIME, "inner() the last dimension must match on both input tensors but got shapes %s and %s",
+                       rl_shape_text(a->ndim, a->shape),
                        rl_shape_text(b->ndim, b->shape));
     if (a->ndim + b->ndim - 2 > RL_MAX_NDIM)
         return rl_fail(RL_ERR_RUNTIME, "inner(): a result of %d dimensions", a->ndim + b->ndim - 2);
@@ -408,7 +417,8 @@ rl_status rl_op_outer(rl_call *c, rl_result *r)
 {
     rl_tensor *a = c->args[0].t, *b = c->args[1].t, *column = NULL, *out = NULL;
     if (a->ndim != 1 || b->ndim != 1)
-        return rl_fail(RL_ERR_RUNTIME, "outer: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "self" : "vec2", a->ndim != 1 ? a->ndim : b->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "outer: Expected 1-D argument %s, but got %d-D", a->ndim != 1 ? "self" : "vec2", a->ndim != 1
+                       ? a->ndim : b->ndim);
     RL_RETURN(rl_unsqueeze(a, 1, &column));
     rl_status st = rl_mul(rl_operand_tensor(column), rl_operand_tensor(b), &out);
     rl_tensor_release(column);

@@ -118,7 +118,8 @@ static rl_status check_parameter(const rl_tensor *p, const char *name, const nor
         same = p->shape[d] == k->shape[d];
     if (same)
         return RL_OK;
-    return rl_fail(RL_ERR_RUNTIME, "Expected %s to be of same shape as normalized_shape, but got %s of shape %s and normalized_shape = %s", name, name,
+    return rl_fail(RL_ERR_RUNTIME, "Expected %s to be of same shape as normalized_shape, but got %s of shape %s and normalized_shape = "
+                                   "%s", name, name,
                    rl_shape_text(p->ndim, p->shape), rl_shape_text(k->nshape, k->shape));
 }
 
@@ -127,7 +128,8 @@ static rl_status norm_check(norm_call *k)
     const rl_tensor *x = k->x;
     int lead = x->ndim - k->nshape;
     if (k->nshape < 1)
-        return rl_fail(RL_ERR_RUNTIME, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []");
+        return rl_fail(RL_ERR_RUNTIME, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+                                       "but got normalized_shape = []");
     RL_RETURN(check_parameter(k->weight, "weight", k));
     RL_RETURN(check_parameter(k->bias, "bias", k));
     bool same = lead >= 0;
@@ -135,7 +137,8 @@ static rl_status norm_check(norm_call *k)
         same = x->shape[lead + d] == k->shape[d];
     if (!same) {
         const char *want = rl_shape_text(k->nshape, k->shape);
-        return rl_fail(RL_ERR_RUNTIME, "Given normalized_shape=%s, expected input with shape [*, %s, but got input of size%s", want, want + 1,
+        return rl_fail(RL_ERR_RUNTIME, "Given normalized_shape=%s, expected input with shape [*, %s, but got input of size%s", want,
+                       want + 1,
                        rl_shape_text(x->ndim, x->shape));
     }
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
@@ -229,13 +232,15 @@ rl_status rl_op_layer_norm(rl_call *c, rl_result *r)
     return rl_give(st, out, r);
 }
 
-static double default_eps(rl_dtype d) { return d == RL_F64 ? DBL_EPSILON : d == RL_F16 ? 0.0009765625 : d == RL_BF16 ? 0.0078125 : FLT_EPSILON; }
+static double default_eps(rl_dtype d) { return d == RL_F64 ? DBL_EPSILON : d == RL_F16 ? 0.0009765625 : d == RL_BF16 ? 0.0078125
+                                       : FLT_EPSILON; }
 
 /* (input, normalized_shape, weight=None, float? eps=None) */
 rl_status rl_op_rms_norm(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    norm_call k = {.x = c->args[0].t, .shape = c->args[1].ints.v, .nshape = c->args[1].ints.n, .weight = c->args[2].given ? c->args[2].t : NULL, .rms = true};
+    norm_call k = {.x = c->args[0].t, .shape = c->args[1].ints.v, .nshape = c->args[1].ints.n, .weight = c->args[2].given ? c->args[2].t
+                   : NULL, .rms = true};
     k.eps = c->args[3].given ? c->args[3].f : default_eps((rl_dtype)k.x->dtype);
     return rl_give(norm_run(&k, &out), out, r);
 }

@@ -166,7 +166,8 @@ rl_status rl_arg_axes(const rl_arg *a, int ndim, uint64_t *mask)
 
 /* ---- recording: attrs are mask, keepdim; the list is the input's shape ---- */
 
-static rl_status record(const rl_node_class *cls, const char *name, rl_tensor *x, rl_tensor *out, const rl_reduction *how, int nsaved, rl_node **node)
+static rl_status record(const rl_node_class *cls, const char *name, rl_tensor *x, rl_tensor *out, const rl_reduction *how, int nsaved,
+                        rl_node **node)
 {
     RL_RETURN(rl_record(cls, &x, 1, &out, 1, nsaved, node));
     if (!*node)
@@ -180,7 +181,8 @@ static rl_status record(const rl_node_class *cls, const char *name, rl_tensor *x
 /* PyTorch sums in the dtype asked for: the input is converted first, except where the kernel's accumulator does the same. */
 static rl_status in_dtype(rl_tensor *x, rl_dtype d, rl_tensor **out)
 {
-    bool direct = x->dtype == d || (!rl_dtype_is_float((rl_dtype)x->dtype) && d == RL_I64) || ((x->dtype == RL_F16 || x->dtype == RL_BF16) && d == RL_F32);
+    bool direct = x->dtype == d || (!rl_dtype_is_float((rl_dtype)x->dtype) && d == RL_I64)
+        || ((x->dtype == RL_F16 || x->dtype == RL_BF16) && d == RL_F32);
     if (direct) {
         *out = rl_tensor_retain(x);
         return RL_OK;
@@ -197,7 +199,8 @@ static rl_dtype sum_dtype(const rl_tensor *x, rl_dtype asked)
 }
 
 /* sum, mean, nansum, prod: one kernel, one node. saved: bit 0 the input, bit 1 the result. */
-static rl_status accumulate(rl_tensor *x, rl_reduction *how, rl_dtype d, const rl_node_class *cls, const char *name, int saved, rl_tensor **out)
+static rl_status accumulate(rl_tensor *x, rl_reduction *how, rl_dtype d, const rl_node_class *cls, const char *name, int saved,
+                            rl_tensor **out)
 {
     rl_tensor *in = NULL, *o = NULL;
     rl_node *node;
@@ -253,11 +256,13 @@ rl_status rl_sum_to(rl_tensor *x, int ndim, const int64_t *shape, rl_tensor **ou
     rl_tensor *sum = NULL;
     int lead = x->ndim - ndim;
     if (lead < 0)
-        return rl_fail(RL_ERR_RUNTIME, "cannot sum %s to the larger shape %s", rl_shape_text(x->ndim, x->shape), rl_shape_text(ndim, shape));
+        return rl_fail(RL_ERR_RUNTIME, "cannot sum %s to the larger shape %s", rl_shape_text(x->ndim, x->shape),
+                       rl_shape_text(ndim, shape));
     for (int d = 0; d < x->ndim; d++) {
         int64_t want = d < lead ? 1 : shape[d - lead];
         if (d >= lead && want != x->shape[d] && want != 1)
-            return rl_fail(RL_ERR_RUNTIME, "size {%s} is not expandable to size {%s}.", rl_shape_text(ndim, shape), rl_shape_text(x->ndim, x->shape));
+            return rl_fail(RL_ERR_RUNTIME, "size {%s} is not expandable to size {%s}.", rl_shape_text(ndim, shape),
+                           rl_shape_text(x->ndim, x->shape));
         if (d < lead || want != x->shape[d])
             mask |= 1ull << d;
     }
@@ -288,7 +293,8 @@ static rl_status mean_dtype(const rl_tensor *x, rl_dtype asked, rl_dtype *d)
     *d = asked != RL_DTYPE_NONE ? asked : (rl_dtype)x->dtype;
     if (rl_dtype_is_float(*d))
         return RL_OK;
-    return rl_fail(RL_ERR_RUNTIME, "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. Got: %s",
+    return rl_fail(RL_ERR_RUNTIME, "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. "
+                                   "Got: %s",
                    asked != RL_DTYPE_NONE ? "Optional" : "Input", rl_scalar_type_text(*d));
 }
 
@@ -340,7 +346,8 @@ rl_status rl_op_nanmean(rl_call *c, rl_result *r)
     rl_status st = RL_OK;
     uint64_t mask;
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return rl_fail(RL_ERR_RUNTIME, "nanmean(): expected input to have floating point or complex dtype but got %s", rl_scalar_type_text((rl_dtype)x->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "nanmean(): expected input to have floating point or complex dtype but got %s",
+                       rl_scalar_type_text((rl_dtype)x->dtype));
     RL_RETURN(rl_arg_axes(&c->args[1], x->ndim, &mask));
     RL_TRY(nansum(x, mask, c->args[2].b, arg_dtype(&c->args[3]), &sum));
     RL_TRY(rl_eq(rl_operand_tensor(x), rl_operand_tensor(x), &numbers));

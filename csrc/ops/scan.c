@@ -94,7 +94,8 @@ rl_status rl_op_logcumsumexp(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t, *out = NULL;
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'", rl_scalar_type_text((rl_dtype)x->dtype));
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"logcumsumexp_out_cpu\" not implemented for '%s'",
+                       rl_scalar_type_text((rl_dtype)x->dtype));
     return rl_give(rl_logcumsumexp(x, c->args[1].i, &out), out, r);
 }
 

@@ -1,6 +1,7 @@
 /* select.c: whole rows by number: index_select, index_add, index_copy, index_fill, embedding, and single elements of the flat tensor (take, put).
  *
- * The kernel sees (outer, size, inner) of contiguous memory and checks every number before it writes. Embedding's backward adds rows into zeros and
+ * The kernel sees (outer, size, inner) of contiguous memory and checks every number before it writes. Embedding's backward adds rows into
+ * zeros and
  * passes over padding_idx.
  */
 #include "gather.h"
@@ -15,7 +16,8 @@ static rl_status check_rows(const rl_tensor *index, const char *op)
         return rl_fail(RL_ERR_INDEX, "%s(): Index is supposed to be a vector, but got dim: %d with type: %s", op, index->ndim,
                        rl_scalar_type_text((rl_dtype)index->dtype));
     if (index->dtype != RL_I64 && index->dtype != RL_I32)
-        return rl_fail(RL_ERR_RUNTIME, "%s(): Expected dtype int32 or int64 for index but got: %s", op, rl_scalar_type_text((rl_dtype)index->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "%s(): Expected dtype int32 or int64 for index but got: %s", op,
+                       rl_scalar_type_text((rl_dtype)index->dtype));
     return RL_OK;
 }
 
@@ -30,7 +32,8 @@ typedef struct rows_call {
 static rl_status run_rows(const rows_call *k, rl_tensor *x, rl_tensor *value, rl_tensor *index)
 {
     rl_tensor *flat = NULL;
-    rl_select_args a = {.mode = k->mode, .dtype = x->dtype, .index_is_32 = index->dtype == RL_I32, .outer = k->at.outer, .size = k->at.n, .inner = k->at.inner,
+    rl_select_args a = {.mode = k->mode, .dtype = x->dtype, .index_is_32 = index->dtype == RL_I32, .outer = k->at.outer,
+                        .size = k->at.n, .inner = k->at.inner,
                         .count = index->numel, .skip = k->skip, .alpha = k->alpha};
     if (index->numel == 0 || value->numel == 0)
         return RL_OK;
@@ -88,22 +91,26 @@ static rl_status check_source(const rl_tensor *x, const rl_axis_split *s, const 
     int64_t have = src->ndim ? src->shape[s->axis < src->ndim ? s->axis : 0] : 1;
     RL_RETURN(check_rows(index, op));
     if (x->dtype != src->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op, rl_scalar_type_text((rl_dtype)x->dtype),
+        return rl_fail(RL_ERR_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type", op,
+                       rl_scalar_type_text((rl_dtype)x->dtype),
                        rl_scalar_type_text((rl_dtype)src->dtype));
     bool same = src->ndim == x->ndim || (src->ndim == 0 && x->ndim <= 1) || (x->ndim == 0 && src->numel == 1);
     for (int d = 0; same && src->ndim == x->ndim && d < x->ndim; d++)
         same = d == s->axis || src->shape[d] == x->shape[d];
     if (!same)
-        return rl_fail(RL_ERR_RUNTIME, "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = %s "
+        return rl_fail(RL_ERR_RUNTIME, "source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                                       "self.shape = %s "
                        "source.shape = %s", rl_shape_text(x->ndim, x->shape), rl_shape_text(src->ndim, src->shape));
     if (have != index->numel)
-        return rl_fail(RL_ERR_INDEX, "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op, (long long)index->numel,
+        return rl_fail(RL_ERR_INDEX, "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", op,
+                       (long long)index->numel,
                        (long long)have, s->axis);
     return RL_OK;
 }
 
 /* A copy of x with rows of src added or put. */
-static rl_status rows_into(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor *src, int mode, double alpha, const rl_node_class *cls, const char *op,
+static rl_status rows_into(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tensor *src, int mode, double alpha,
+                           const rl_node_class *cls, const char *op,
                            rl_tensor **out)
 {
     rows_call k = {.mode = mode, .skip = -1, .alpha = alpha};
@@ -148,7 +155,8 @@ rl_status rl_op_index_add(rl_call *c, rl_result *r)
 rl_status rl_op_index_copy(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    rl_status st = rows_into(c->args[0].t, c->args[1].i, c->args[2].t, c->args[3].t, RL_SELECT_SET, 1, &rl_class_index_copy, "index_copy", &out);
+    rl_status st = rows_into(c->args[0].t, c->args[1].i, c->args[2].t, c->args[3].t, RL_SELECT_SET, 1, &rl_class_index_copy,
+                             "index_copy", &out);
     return rl_give(st, out, r);
 }
 
@@ -217,7 +225,8 @@ rl_status rl_op_index_fill(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL, *value = c->args[3].t;
     if (value && value->ndim > 0)
-        return rl_fail(RL_ERR_RUNTIME, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", value->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                       value->ndim);
     return rl_give(index_fill(c->args[0].t, c->args[1].i, c->args[2].t, c->args[3].s, value, &out), out, r);
 }
 
@@ -288,10 +297,12 @@ rl_status rl_put(rl_tensor *x, rl_tensor *index, rl_tensor *src, bool accumulate
     if (index->dtype != RL_I64)
         return rl_fail(RL_ERR_RUNTIME, "put_(): Expected a long tensor for index, but got %s", rl_scalar_type_text((rl_dtype)index->dtype));
     if (x->dtype != src->dtype)
-        return rl_fail(RL_ERR_RUNTIME, "put_(): self and source expected to have the same dtype, but got self.dtype = %s and source.dtype = %s",
+        return rl_fail(RL_ERR_RUNTIME, "put_(): self and source expected to have the same dtype, but got self.dtype = %s and "
+                                       "source.dtype = %s",
                        rl_scalar_type_text((rl_dtype)x->dtype), rl_scalar_type_text((rl_dtype)src->dtype));
     if (index->numel != src->numel)
-        return rl_fail(RL_ERR_RUNTIME, "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, index.numel() = "
+        return rl_fail(RL_ERR_RUNTIME, "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+                                       "%lld, index.numel() = "
                        "%lld", (long long)src->numel, (long long)index->numel);
     if (x->numel == 0 && index->numel > 0)
         return rl_fail(RL_ERR_INDEX, "put_(): tried to put elements into an empty tensor");
@@ -330,7 +341,8 @@ rl_status rl_embedding(rl_tensor *weight, rl_tensor *indices, int64_t padding, b
     if (weight->ndim != 2)
         return rl_fail(RL_ERR_RUNTIME, "'weight' must be 2-D");
     if (indices->dtype != RL_I64 && indices->dtype != RL_I32)
-        return rl_fail(RL_ERR_RUNTIME, "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got %s instead "
+        return rl_fail(RL_ERR_RUNTIME, "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+                                       "but got %s instead "
                        "(while checking arguments for embedding)", rl_dtype_table[indices->dtype].tensor_type);
     if (indices->ndim == RL_MAX_NDIM)
         return rl_fail(RL_ERR_RUNTIME, "embedding(): a result of %d dimensions", RL_MAX_NDIM + 1);

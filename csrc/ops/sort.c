@@ -1,6 +1,7 @@
 /* sort.c: order along one axis: sort, argsort, msort, topk, kthvalue, median, nanmedian.
  *
- * The kernel orders the last axis of contiguous rows; another axis is moved there and back. NaN counts as the largest. Every result with values has one
+ * The kernel orders the last axis of contiguous rows; another axis is moved there and back. NaN counts as the largest. Every result with
+ * values has one
  * backward rule: the gradient goes to where the value came from.
  */
 #include "derivs.h"
@@ -58,7 +59,8 @@ static rl_status order(rl_tensor *x, const order_call *k, rl_tensor **values, rl
     RL_TRY(rl_tensor_empty(in->ndim, shape, (rl_dtype)x->dtype, rl_tensor_device(x), &v));
     RL_TRY(rl_tensor_empty(in->ndim, shape, RL_I64, rl_tensor_device(x), &i));
     if (v->numel > 0) {
-        rl_sort_args a = {.dtype = x->dtype, .descending = k->descending, .stable = k->stable, .sorted = k->sorted, .rows = v->numel / count, .n = n, .k = count};
+        rl_sort_args a = {.dtype = x->dtype, .descending = k->descending, .stable = k->stable, .sorted = k->sorted,
+                          .rows = v->numel / count, .n = n, .k = count};
         a.in = rl_tensor_data(in);
         a.out = rl_tensor_data(v);
         a.index = rl_tensor_data(i);
@@ -276,7 +278,8 @@ static rl_status median_all(rl_tensor *x, bool ignore_nan, const char *name, rl_
     rl_status st = RL_OK;
     int64_t all = x->numel;
     if (x->numel == 0)
-        return rl_full(0, NULL, rl_dtype_is_float((rl_dtype)x->dtype) ? rl_scalar_float(__builtin_nan("")) : rl_scalar_int(INT64_MIN), (rl_dtype)x->dtype,
+        return rl_full(0, NULL, rl_dtype_is_float((rl_dtype)x->dtype) ? rl_scalar_float(__builtin_nan("")) : rl_scalar_int(INT64_MIN),
+                       (rl_dtype)x->dtype,
                        rl_tensor_device(x), out);
     bool grad = rl_grad_off();
     st = rl_reshape(x, 1, &all, &flat);

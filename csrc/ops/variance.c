@@ -18,7 +18,8 @@ static rl_status spread_read(rl_call *c, rl_reduction *how)
     how->p = 1;
     how->dtype = how->dtype2 = (rl_dtype)x->dtype;
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return rl_fail(RL_ERR_RUNTIME, "%s only support floating point and complex dtypes", c->op->name[0] == 's' || c->op->name[0] == 'v' ? "std and var" : c->op->name);
+        return rl_fail(RL_ERR_RUNTIME, "%s only support floating point and complex dtypes", c->op->name[0] == 's' ||
+                       c->op->name[0] == 'v' ? "std and var" : c->op->name);
     if (c->overload == 0) {
         how->p = c->args[1].b;
         return RL_OK;
@@ -91,7 +92,8 @@ static rl_status norm_dtype(const rl_tensor *x, rl_dtype asked, rl_dtype *d)
     if (!rl_dtype_is_float(*d))
         return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm: dtype should be floating point or complex. Got %s", rl_scalar_type_text(*d));
     if (rl_dtype_promote((rl_dtype)x->dtype, *d) != *d)
-        return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm: the dtype of the input (%s) should be convertible without narrowing to the specified dtype (%s)",
+        return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm: the dtype of the input (%s) should be convertible without narrowing to the "
+                                       "specified dtype (%s)",
                        rl_scalar_type_text((rl_dtype)x->dtype), rl_scalar_type_text(*d));
     return RL_OK;
 }
@@ -102,10 +104,12 @@ static rl_status norm_not_empty(const rl_tensor *x, double p, uint64_t mask, boo
     if (p >= 0 && !isinf(p))
         return RL_OK;
     if (all && x->numel == 0)
-        return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an identity", p);
+        return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not "
+                                       "have an identity", p);
     for (int d = 0; d < x->ndim; d++)
         if (mask >> d & 1 && x->shape[d] == 0)
-            return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm cannot compute the %g norm on the dimension %d because this dimension is empty and the "
+            return rl_fail(RL_ERR_RUNTIME, "linalg.vector_norm cannot compute the %g norm on the dimension %d because this dimension is "
+                                           "empty and the "
                            "operation does not have an identity", p, d);
     return RL_OK;
 }
@@ -151,6 +155,7 @@ static rl_dtype arg_dtype(const rl_arg *a) { return a->given ? a->dtype : RL_DTY
 rl_status rl_op_linalg_vector_norm(rl_call *c, rl_result *r)
 {
     rl_tensor *out = NULL;
-    rl_status st = vector_norm(c->args[0].t, c->args[1].given ? rl_scalar_to_double(c->args[1].s) : 2, &c->args[2], c->args[3].b, arg_dtype(&c->args[4]), &out);
+    rl_status st = vector_norm(c->args[0].t, c->args[1].given ? rl_scalar_to_double(c->args[1].s) : 2, &c->args[2], c->args[3].b,
+                               arg_dtype(&c->args[4]), &out);
     return rl_give(st, out, r);
 }

@@ -157,7 +157,7 @@ def set_default_tensor_type(t: Any) -> None:
 
 # ---- others --------------------------------------------------------------------------------------------------------------------
 
-def _apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:  # noqa: A002
+def _apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replaces each element by callable(element). Slow; for a few elements on the CPU."""
     if self.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
@@ -165,7 +165,7 @@ def _apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:  # noqa: A0
     return self.copy_(_C.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
-def _map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:  # noqa: A002
+def _map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replaces each element by callable(element, other's element); other broadcasts."""
     if self.requires_grad or other.requires_grad:
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
@@ -214,6 +214,30 @@ _METHODS: dict[str, Any] = {
     "apply_": _apply_, "map_": _map_, "storage": _storage, "_typed_storage": _storage, "storage_type": _storage_type,
     "cuda": _cuda, "pin_memory": _pin_memory, "is_pinned": _is_pinned, "reinforce": _reinforce, "volatile": property(_volatile),
 }
+
+
+def _composed(name: str) -> Callable[..., Any]:
+    """A method that functional.py writes: loaded when it is first called."""
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from . import functional
+        return getattr(functional, name)(self, *args, **kwargs)
+
+    method.__doc__ = f"functional.{name} of this tensor."
+    return method
+
+
+def _composed_in_place(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        from . import functional
+        return self.copy_(getattr(functional, name)(self, *args, **kwargs))
+
+    return method
+
+
+_METHODS.update({_name: _composed(_name) for _name in (
+    "norm", "nonzero", "unique", "unique_consecutive", "mode", "quantile", "nanquantile", "histc", "histogram", "kron", "cross", "dist",
+    "renorm", "cov", "corrcoef", "hsplit", "vsplit", "dsplit", "fliplr", "flipud", "rot90")})
+_METHODS["renorm_"] = _composed_in_place("renorm")
 for _name, _value in _METHODS.items():
     if _name.startswith("__") or not hasattr(Tensor, _name):
         if callable(_value):
