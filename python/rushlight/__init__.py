@@ -6,7 +6,6 @@ The names are PyTorch's. `import rushlight as torch` gives tensors, operators an
 from __future__ import annotations
 
 import math as _math
-from typing import Any
 
 from . import _C as _C
 from ._C import *  # noqa: F403
@@ -17,6 +16,10 @@ from . import _tensor as _tensor  # noqa: E402  (attaches the methods that are w
 from ._tensor import set_default_tensor_type as set_default_tensor_type  # noqa: E402
 from .autograd.grad_mode import *  # noqa: E402, F403
 from .random import *  # noqa: E402, F403
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 

@@ -29,8 +29,9 @@ def _package_root() -> str:
 
 def _environment() -> dict[str, str]:
     """The environment of the script: the alias first in PYTHONPATH, then this package when it is not installed."""
-    from rushlight.alias import folder
     import site
+
+    from rushlight.alias import folder
     env = dict(os.environ)
     old = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder()]
     root = _package_root()

@@ -4,15 +4,14 @@ The class itself is the C type; these functions are attached to it when this fil
 """
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any
-
 from . import _C
 from ._C import Tensor
 from .storage import TypedStorage
 
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from rushlight import dtype as dtype_type
 
@@ -204,6 +203,7 @@ def _reinforce(self: Tensor, reward: Any) -> None:
 
 
 def _volatile(self: Tensor) -> bool:
+    import warnings
     warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
     return False
 

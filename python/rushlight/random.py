@@ -1,13 +1,12 @@
 """The process's random generator: seeds and states. On the CPU the numbers are PyTorch's, bit for bit."""
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any
-
 from ._C import Generator, default_generator
 
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from typing import Any
 
     from rushlight import Tensor
 
@@ -39,15 +38,16 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-@contextlib.contextmanager
-def fork_rng(devices: Iterable[Any] | None = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
-             device_type: str = "cuda") -> Iterator[None]:
-    """Puts the generator back at the end of the with block to where it was at its start."""
-    if not enabled:
-        yield
-        return
-    state = get_rng_state()
-    try:
-        yield
-    finally:
-        set_rng_state(state)
+class fork_rng:
+    """A context that puts the generator back at the end of the with block to where it was at its start."""
+
+    def __init__(self, devices: Iterable[Any] | None = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
+                 device_type: str = "cuda") -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        self.state = get_rng_state() if self.enabled else None
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.state is not None:
+            set_rng_state(self.state)

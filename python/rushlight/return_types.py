@@ -1,9 +1,11 @@
 """The named tuples of operators with several results: `return_types.max` is what `max(x, dim)` gives. Made when first named."""
 from __future__ import annotations
 
-from typing import Any
-
 from . import _C
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = list(_C._return_type_names())
 

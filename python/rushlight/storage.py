@@ -1,13 +1,13 @@
 """Storages: the bytes under tensors. UntypedStorage is the C type; TypedStorage is a view of one with a dtype, kept for older code."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from . import _C
 from ._C import UntypedStorage
 
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 

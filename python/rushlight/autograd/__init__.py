@@ -1,14 +1,16 @@
 """Automatic differentiation: backward, grad, the modes and custom Functions."""
 from __future__ import annotations
 
-from typing import Any
-
 from .. import _C
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
 from .gradcheck import gradcheck, gradgradcheck
 from .variable import Variable
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 backward = _C._autograd_backward
 grad = _C._autograd_grad

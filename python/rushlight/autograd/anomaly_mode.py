@@ -1,10 +1,11 @@
 """Anomaly detection: the forward line of a backward that failed or gave NaN."""
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 from .. import _C
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -30,6 +31,7 @@ class detect_anomaly:
 
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
+        import warnings
         warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
                       "debugging.", stacklevel=2)
 

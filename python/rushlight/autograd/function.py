@@ -1,11 +1,12 @@
 """Custom Functions: forward and backward in Python, one node in the graph. The mechanics are in C (csrc/py/function.c)."""
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 from .. import _C
 from .._C import FunctionCtx
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["Function", "FunctionCtx", "InplaceFunction", "BackwardCFunction", "FunctionMeta", "NestedIOFunction", "once_differentiable"]
 
@@ -109,6 +110,8 @@ class _Once(Function):
 
 def once_differentiable(fn: Any) -> Any:
     """Decorates a backward that is not differentiable itself: under create_graph its results raise when differentiated."""
+
+    import functools
 
     @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any) -> Any:

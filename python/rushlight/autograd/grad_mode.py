@@ -1,10 +1,11 @@
 """Grad mode and inference mode, as context managers and as decorators of functions, generators and coroutines."""
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 from .. import _C
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
 
@@ -26,6 +27,8 @@ class _Mode:
         if code is not None and code.co_flags & _IS_GENERATOR:
             return self._decorate_generator(func)
 
+        import functools
+
         @functools.wraps(func)
         def decorate_context(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
@@ -35,6 +38,8 @@ class _Mode:
 
     def _decorate_generator(self, func: Any) -> Any:
         """The mode holds while the generator's own code runs, not while its consumer's does."""
+
+        import functools
 
         @functools.wraps(func)
         def generator_context(*args: Any, **kwargs: Any) -> Any:

@@ -5,12 +5,12 @@ input, gradients that repeat (nondeterminism), undefined output gradients.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import rushlight
 
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from rushlight import Tensor
 

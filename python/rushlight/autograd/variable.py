@@ -1,9 +1,11 @@
 """Variable: what tensors with gradients were called before PyTorch 0.4."""
 from __future__ import annotations
 
-from typing import Any
-
 from .. import _C
+
+TYPE_CHECKING = False  # known to type checkers; importing typing takes longer than all of this package
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class _Meta(type):
