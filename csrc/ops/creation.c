@@ -259,15 +259,34 @@ static rl_status check_steps(int64_t n, rl_dtype d, const char *op)
     return d == RL_BOOL ? rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for 'Bool'", op) : RL_OK;
 }
 
+/* start and end: numbers, or tensors without axes that hold one. */
+static rl_status ends(const rl_call *c, const char *op, rl_scalar v[2])
+{
+    for (int k = 0; k < 2; k++) {
+        const rl_tensor *t = c->args[k].t;
+        if (t && t->ndim)
+            return rl_fail(RL_ERR_RUNTIME, "%s only supports 0-dimensional start and end tensors, but got %s with %d dimension(s).", op,
+                           k ? "end" : "start", t->ndim);
+    }
+    for (int k = 0; k < 2; k++) {
+        v[k] = c->args[k].s;
+        if (c->args[k].t)
+            RL_RETURN(rl_item(c->args[k].t, &v[k]));
+    }
+    return RL_OK;
+}
+
 static rl_status spaced(rl_call *c, int at, rl_tensor **out)
 {
     rl_factory f;
+    rl_scalar v[2];
     rl_tensor *t;
     int64_t n = c->args[2].i;
     RL_RETURN(rl_factory_options(&f, c, at, rl_default_dtype()));
     RL_RETURN(check_steps(n, f.dtype, "linspace"));
+    RL_RETURN(ends(c, "linspace", v));
     RL_RETURN(rl_tensor_empty(1, &n, f.dtype, f.device, &t));
-    double start = rl_scalar_to_double(c->args[0].s), end = rl_scalar_to_double(c->args[1].s);
+    double start = rl_scalar_to_double(v[0]), end = rl_scalar_to_double(v[1]);
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     rl_status st = run_range(t, rl_scalar_float(start), rl_scalar_float(step), rl_scalar_float(n > 1 ? end : start), true);
     if (st == RL_OK)
@@ -296,14 +315,16 @@ static double rounded(double v, rl_dtype d)
 rl_status rl_op_logspace(rl_call *c, rl_result *r)
 {
     rl_factory f;
+    rl_scalar v[2];
     rl_tensor *t = NULL, *landed = NULL;
     int64_t n = c->args[2].i;
     RL_RETURN(rl_factory_options(&f, c, 4, rl_default_dtype()));
     RL_RETURN(check_steps(n, f.dtype, "logspace"));
+    RL_RETURN(ends(c, "logspace", v));
     RL_RETURN(rl_tensor_empty(1, &n, f.dtype, (rl_device){RL_DEVICE_CPU, -1}, &t));
     bool integer = !rl_dtype_is_float(f.dtype);
-    double start = integer ? (double)rl_scalar_to_int64(c->args[0].s) : rounded(rl_scalar_to_double(c->args[0].s), f.dtype);
-    double end = integer ? (double)rl_scalar_to_int64(c->args[1].s) : rounded(rl_scalar_to_double(c->args[1].s), f.dtype);
+    double start = integer ? (double)rl_scalar_to_int64(v[0]) : rounded(rl_scalar_to_double(v[0]), f.dtype);
+    double end = integer ? (double)rl_scalar_to_int64(v[1]) : rounded(rl_scalar_to_double(v[1]), f.dtype);
     double step = n > 1 ? rounded(rounded(end - start, f.dtype) / (double)(n - 1), f.dtype) : 0;
     char *at = rl_tensor_data(t);
     for (int64_t i = 0; i < n; i++, at += rl_tensor_itemsize(t)) {
