@@ -167,11 +167,6 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(output, H v) of a function with one number as result; H is symmetric wherever it is continuous, this does not rely on it."""
-    with rushlight.enable_grad():
-        in_tuple, values, out_tuple, outputs = _run(func, inputs, create_graph, "hvp")
-        _scalar(outputs, out_tuple, "hvp")
-        vs = _check_v(v, values, in_tuple, "input", "hvp")
-        first = _fill(_grad(outputs, values, None, True), values, strict, "hvp")
-        product = _jvp(first, values, vs, strict, create_graph)
-    return _finish(outputs, create_graph)[0], _unwrap(in_tuple, _finish(product, create_graph))
+    """(output, H v) of a function with one number as result. H is symmetric wherever it is continuous, so this is vhp: one order of
+    differentiation less than by J v of the gradient."""
+    return vhp(func, inputs, v, create_graph, strict)
