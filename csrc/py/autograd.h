@@ -31,8 +31,6 @@ static inline void rl_py_leave(rl_py_guard *g)
     PyGILState_Release(g->gil);
 }
 
-/* A hook list's Python objects, for tp_traverse. */
-int rl_py_visit_hooks(const rl_hook *list, visitproc visit, void *arg);
 /* node.register_hook and register_prehook. */
 PyObject *rl_py_node_hook(PyObject *node, PyObject *fn, bool pre);
 

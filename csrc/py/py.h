@@ -76,6 +76,7 @@ int rl_py_visit_tensor(rl_tensor *t, visitproc visit, void *arg);
  * it, a custom Function's context, hooks): called for a node of which the caller holds the only reference. */
 PyObject *rl_py_wrap_node(rl_node *n);
 int rl_py_visit_node(rl_node *n, visitproc visit, void *arg);
+int rl_py_visit_hooks(const rl_hook *list, visitproc visit, void *arg); /* hook.c: the Python objects of a hook list */
 PyObject *rl_py_wrap_result(const rl_op *op, int overload, rl_result *r); /* consumes r: a tensor, a named tuple, a tuple or a list */
 
 /* ---- values both ways. The parsers return false with an exception set. ---- */

@@ -200,6 +200,10 @@ static int visit_inside(rl_tensor *t, visitproc visit, void *arg)
         stop = rl_py_visit_tensor(t->grad, visit, arg);
     if (!stop && t->meta)
         stop = rl_py_visit_tensor(t->meta->base, visit, arg);
+    if (!stop && t->meta)
+        stop = rl_py_visit_hooks(t->meta->hooks, visit, arg);
+    if (!stop && t->meta)
+        stop = rl_py_visit_hooks(t->meta->post_accumulate_hooks, visit, arg);
     return stop;
 }
 
@@ -242,6 +246,10 @@ static int tensor_clear(PyObject *op)
     t->grad_fn = NULL;
     rl_node_release(node);
     rl_tensor_clear(&t->grad);
+    if (t->meta) {
+        rl_hook_free_all(&t->meta->hooks);
+        rl_hook_free_all(&t->meta->post_accumulate_hooks);
+    }
     return 0;
 }
 
