@@ -1,14 +1,14 @@
-"""What elementwise operators do beyond the rows of op_table.py: integers, division by zero, NaN, masks, the operators of several rows, errors.
+"""What elementwise operators do beyond the rows of op_table.py: integers, division by zero, NaN, masks, operators of several rows.
 
 Expected values are PyTorch's, written out, or NumPy's where the two agree.
 """
+
 from __future__ import annotations
 
 import math
 
 import numpy as np
 import pytest
-
 import rushlight as rl
 import rushlight.nn.functional as F
 
@@ -117,7 +117,14 @@ def test_gcd_and_lcm():
 
 def test_bool_has_no_difference():
     a = rl.tensor([True])
-    for f in (lambda: a - a, lambda: a - 1, lambda: rl.ones(1) - True, lambda: rl.ones(1, dtype=rl.float16) - True, lambda: -a, lambda: rl.positive(a)):
+    for f in (
+        lambda: a - a,
+        lambda: a - 1,
+        lambda: rl.ones(1) - True,
+        lambda: rl.ones(1, dtype=rl.float16) - True,
+        lambda: -a,
+        lambda: rl.positive(a),
+    ):
         with pytest.raises(RuntimeError, match="bool tensor"):
             f()
 
@@ -215,8 +222,18 @@ def test_clamp_with_numbers_tensors_and_promotion():
 
 
 def test_in_place_forms_of_operators_that_keep_their_input():
-    for f in (lambda t: t.clamp_(-1, 1), lambda t: t.pow_(2), lambda t: t.sin_(), lambda t: t.masked_fill_(t > 1, 0.0), lambda t: t.nan_to_num_(), lambda t: t.square_(),
-              lambda t: t.lerp_(rl.ones_like(t), 0.25), lambda t: t.mul_(t), lambda t: F.leaky_relu(t, 0.1, inplace=True), lambda t: t.div_(2, rounding_mode=None)):
+    for f in (
+        lambda t: t.clamp_(-1, 1),
+        lambda t: t.pow_(2),
+        lambda t: t.sin_(),
+        lambda t: t.masked_fill_(t > 1, 0.0),
+        lambda t: t.nan_to_num_(),
+        lambda t: t.square_(),
+        lambda t: t.lerp_(rl.ones_like(t), 0.25),
+        lambda t: t.mul_(t),
+        lambda t: F.leaky_relu(t, 0.1, inplace=True),
+        lambda t: t.div_(2, rounding_mode=None),
+    ):
         x = rl.tensor([-2.0, 0.5, 3.0, 0.9], requires_grad=True)
         y = x * 1
         f(y)
@@ -242,7 +259,11 @@ def test_where():
     assert rl.where(rl.tensor([[True], [False]]), x, -x).shape == (2, 3)
     with pytest.raises(RuntimeError, match="where expected condition to be a boolean tensor, but got a tensor with dtype Float"):
         rl.where(rl.ones(3), x, x)
-    same(rl.where(rl.tensor([0, 1, 1]).to(rl.uint8), rl.tensor([1, 2, 3], dtype=rl.int8), rl.tensor([4, 5, 6], dtype=rl.int8)), [4, 2, 3], rl.int8)
+    same(
+        rl.where(rl.tensor([0, 1, 1]).to(rl.uint8), rl.tensor([1, 2, 3], dtype=rl.int8), rl.tensor([4, 5, 6], dtype=rl.int8)),
+        [4, 2, 3],
+        rl.int8,
+    )
 
 
 def test_masked_fill():
@@ -317,8 +338,17 @@ def test_derivatives_at_ties_and_kinks():
     same(x.grad, [0.5, 0, 1])
     same(y.grad, [0.5, 1, 0])
     z = rl.tensor([0.0, -1.0, 6.0, -3.0, 3.0], requires_grad=True)
-    for f, want in ((F.relu, [0, 0, 1, 0, 1]), (F.relu6, [0, 0, 0, 0, 1]), (rl.abs, [0, -1, 1, -1, 1]), (F.hardtanh, [1, 0, 0, 0, 0]), (F.hardsigmoid, [1 / 6, 1 / 6, 0, 0, 0]),
-                    (lambda t: t.clamp(0, 6), [1, 0, 1, 0, 1]), (F.leaky_relu, [0.01, 0.01, 1, 0.01, 1]), (lambda t: t**0, [0, 0, 0, 0, 0]), (lambda t: t**2, [0, -2, 12, -6, 6])):
+    for f, want in (
+        (F.relu, [0, 0, 1, 0, 1]),
+        (F.relu6, [0, 0, 0, 0, 1]),
+        (rl.abs, [0, -1, 1, -1, 1]),
+        (F.hardtanh, [1, 0, 0, 0, 0]),
+        (F.hardsigmoid, [1 / 6, 1 / 6, 0, 0, 0]),
+        (lambda t: t.clamp(0, 6), [1, 0, 1, 0, 1]),
+        (F.leaky_relu, [0.01, 0.01, 1, 0.01, 1]),
+        (lambda t: t**0, [0, 0, 0, 0, 0]),
+        (lambda t: t**2, [0, -2, 12, -6, 6]),
+    ):
         z.grad = None
         f(z).sum().backward()
         np.testing.assert_allclose(z.grad.tolist(), want, rtol=1e-6)
@@ -335,8 +365,21 @@ def test_power_at_zero():
 def test_names_of_nodes():
     x = rl.ones(2, requires_grad=True)
     c = rl.tensor([True, False])
-    for y, name in ((x + 1, "Add"), (x * x, "Mul"), (x.exp(), "Exp"), (F.relu(x), "Relu"), (F.gelu(x), "Gelu"), (rl.where(c, x, x), "Where"), (x**2, "Pow"), (x.sigmoid(), "Sigmoid"),
-                    (x.masked_fill(c, 0.0), "MaskedFill"), (x.log1p(), "Log1P"), (F.softplus(x), "Softplus"), (rl.lerp(x, x, 0.5), "Lerp"), (x.floor(), "Floor")):
+    for y, name in (
+        (x + 1, "Add"),
+        (x * x, "Mul"),
+        (x.exp(), "Exp"),
+        (F.relu(x), "Relu"),
+        (F.gelu(x), "Gelu"),
+        (rl.where(c, x, x), "Where"),
+        (x**2, "Pow"),
+        (x.sigmoid(), "Sigmoid"),
+        (x.masked_fill(c, 0.0), "MaskedFill"),
+        (x.log1p(), "Log1P"),
+        (F.softplus(x), "Softplus"),
+        (rl.lerp(x, x, 0.5), "Lerp"),
+        (x.floor(), "Floor"),
+    ):
         assert y.grad_fn.name() == name + "Backward0", y.grad_fn
     assert (x.clamp(0, 1)).grad_fn.name() == "ClampBackward1"
     assert (x**x).grad_fn.name() == "PowBackward1"
@@ -361,7 +404,11 @@ def test_lengths(n):
 @pytest.mark.parametrize("shape", [(3, 5), (7, 200), (50, 3, 4), (2, 3, 1000), (1, 1), (5, 1, 7), (300, 301)])
 def test_layouts(shape):
     rng = np.random.default_rng(0)
-    x, row, column = rng.standard_normal(shape).astype("f4"), rng.standard_normal(shape[-1]).astype("f4"), rng.standard_normal((*shape[:-1], 1)).astype("f4")
+    x, row, column = (
+        rng.standard_normal(shape).astype("f4"),
+        rng.standard_normal(shape[-1]).astype("f4"),
+        rng.standard_normal((*shape[:-1], 1)).astype("f4"),
+    )
     t, r, c = rl.from_numpy(x), rl.from_numpy(row), rl.from_numpy(column)
     moved = rl.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 0))).movedim(0, -1)
     np.testing.assert_array_equal((t + r).numpy(), x + row)
@@ -381,7 +428,12 @@ def test_layouts(shape):
 def test_16_bit_floats_round_once(dtype):
     x = rl.randn(1000, generator=rl.Generator().manual_seed(1)).to(dtype)
     y = rl.randn(1000, generator=rl.Generator().manual_seed(2)).to(dtype)
-    for f in (lambda a, b: a * b, lambda a, b: a / b, lambda a, b: a.exp() if a.dtype == dtype else a.exp(), lambda a, b: rl.where(a > b, a, b)):
+    for f in (
+        lambda a, b: a * b,
+        lambda a, b: a / b,
+        lambda a, b: a.exp() if a.dtype == dtype else a.exp(),
+        lambda a, b: rl.where(a > b, a, b),
+    ):
         assert rl.equal(f(x, y), f(x.float(), y.float()).to(dtype))
 
 
@@ -394,7 +446,9 @@ def test_every_16_bit_float_survives_the_way_through_32():
     assert np.array_equal(back.view(np.uint16)[~nan], bits[~nan])
     assert np.isnan(back[nan]).all()
     np.testing.assert_array_equal(t.float().numpy(), half.astype(np.float32))
-    x = np.random.default_rng(3).standard_normal(20000).astype(np.float32) * np.float32(10) ** np.random.default_rng(4).integers(-9, 6, 20000)
+    x = np.random.default_rng(3).standard_normal(20000).astype(np.float32) * np.float32(10) ** np.random.default_rng(4).integers(
+        -9, 6, 20000
+    )
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(rl.from_numpy(x.astype(np.float32)).half().numpy(), x.astype(np.float32).astype(np.float16))
 
@@ -413,5 +467,5 @@ def test_the_number_of_threads_changes_nothing():
 
 def test_large_results_past_the_caches_are_the_same():
     x = rl.randn(2**21 + 5, generator=rl.Generator().manual_seed(0))  # above the streaming threshold
-    assert rl.equal(x * 2, rl.cat([x[:2**20] * 2, x[2**20:] * 2]))
+    assert rl.equal(x * 2, rl.cat([x[: 2**20] * 2, x[2**20 :] * 2]))
     assert rl.equal(x.clone(), x)

@@ -1,8 +1,9 @@
 """How far the scalar functions of csrc/ops/scalar.h are from the truth, in units of the last place, and what they make of the edges.
 
-The reference is NumPy's long double (80 bits: 11 more than a double), for the special functions SciPy's double, which bounds float32 well and
-float64 up to its own error. The bounds are those stated in scalar.h, rounded up for what a sample may miss.
+The reference is NumPy's long double (80 bits: 11 more than a double), for the special functions SciPy's double, which bounds float32 well
+and float64 up to its own error. The bounds are those stated in scalar.h, rounded up for what a sample may miss.
 """
+
 from __future__ import annotations
 
 import math
@@ -12,9 +13,8 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.special as sp
-
 import rushlight as rl
+import scipy.special as sp
 
 LD = np.longdouble
 N = 20000
@@ -64,7 +64,7 @@ def sample(low: float, high: float, dtype: type, rng: np.random.Generator) -> np
     x = rng.uniform(low, high, N)
     if high > 1e5:
         size = np.exp(rng.uniform(math.log(max(low, 1e-10)), math.log(high), N // 2))
-        x[:N // 2] = size if low >= -1 else size * rng.choice([-1.0, 1.0], N // 2)
+        x[: N // 2] = size if low >= -1 else size * rng.choice([-1.0, 1.0], N // 2)
     return x.astype(dtype)
 
 
@@ -126,12 +126,66 @@ def test_two_operands(dtype):
     assert np.array_equal(rl.fmod(rl.from_numpy(large), b).numpy(), np.fmod(large, y))
 
 
-EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1e-3, -7.25, math.inf, -math.inf, math.nan, 88.5, -88.5, 104.0, -104.0, 1e10, -1e10]
-NUMPY = {"exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin,
-         "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-         "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": sp.erf, "erfc": sp.erfc, "abs": np.abs, "neg": np.negative, "floor": np.floor,
-         "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "square": np.square, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
-         "signbit": np.signbit, "isposinf": np.isposinf, "isneginf": np.isneginf}
+EDGES = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    1e-3,
+    -7.25,
+    math.inf,
+    -math.inf,
+    math.nan,
+    88.5,
+    -88.5,
+    104.0,
+    -104.0,
+    1e10,
+    -1e10,
+]
+NUMPY = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": sp.erf,
+    "erfc": sp.erfc,
+    "abs": np.abs,
+    "neg": np.negative,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.round,
+    "square": np.square,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "signbit": np.signbit,
+    "isposinf": np.isposinf,
+    "isneginf": np.isneginf,
+}
 
 
 @pytest.mark.parametrize("name", NUMPY)
@@ -159,16 +213,33 @@ def test_edges_of_two_operands(dtype):
     x, y = (np.ascontiguousarray(a) for a in np.meshgrid(e, e))
     a, b = rl.from_numpy(x), rl.from_numpy(y)
     with np.errstate(all="ignore"):
-        for name, ref in (("pow", np.power), ("atan2", np.arctan2), ("hypot", np.hypot), ("maximum", np.maximum), ("minimum", np.minimum), ("fmax", np.fmax),
-                          ("fmin", np.fmin), ("copysign", np.copysign), ("logaddexp", np.logaddexp), ("nextafter", np.nextafter)):
-            np.testing.assert_allclose(getattr(rl, name)(a, b).numpy(), ref(x, y), rtol=8 * np.finfo(dtype).eps, atol=4 * np.finfo(dtype).smallest_subnormal,
-                                       err_msg=name)
+        for name, ref in (
+            ("pow", np.power),
+            ("atan2", np.arctan2),
+            ("hypot", np.hypot),
+            ("maximum", np.maximum),
+            ("minimum", np.minimum),
+            ("fmax", np.fmax),
+            ("fmin", np.fmin),
+            ("copysign", np.copysign),
+            ("logaddexp", np.logaddexp),
+            ("nextafter", np.nextafter),
+        ):
+            np.testing.assert_allclose(
+                getattr(rl, name)(a, b).numpy(),
+                ref(x, y),
+                rtol=8 * np.finfo(dtype).eps,
+                atol=4 * np.finfo(dtype).smallest_subnormal,
+                err_msg=name,
+            )
 
 
 def test_the_levels_agree():
     """What one level computes, another computes too, but for the rounding that a fused multiply-add saves."""
-    code = ("import rushlight as rl; x = rl.linspace(-6, 6, 999, dtype=rl.float64)\n"
-            "for n in 'exp tanh erf sin sigmoid expm1 atan'.split(): print(getattr(rl, n)(x).tolist())")
+    code = (
+        "import rushlight as rl; x = rl.linspace(-6, 6, 999, dtype=rl.float64)\n"
+        "for n in 'exp tanh erf sin sigmoid expm1 atan'.split(): print(getattr(rl, n)(x).tolist())"
+    )
     texts = {}
     for level in rl._C._cpu_levels():
         env = {**os.environ, "RUSHLIGHT_CPU": level}

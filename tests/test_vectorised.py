@@ -1,8 +1,9 @@
 """Every elementwise loop in float32 and float64 is vector code at every instruction level above the baseline.
 
-It is easily lost without a sign: a condition that does not depend on the element, a call of the math library or a conversion of 64-bit integers
-leaves a scalar loop that is right and many times slower. So the loops are compiled to assembly with the flags of setup.py and read.
+It is easily lost without a sign: a condition that does not depend on the element, a call of the math library or a conversion of 64-bit
+integers leaves a scalar loop that is right and many times slower. So the loops are compiled to assembly with the flags of setup.py and read.
 """
+
 from __future__ import annotations
 
 import concurrent.futures
@@ -25,7 +26,7 @@ CC = shlex.split(os.environ.get("CC") or (sysconfig.get_config_var("CC") or "gcc
 def flags(level: str) -> list[str]:
     """The numeric flags of setup.py, which is where they are decided."""
     text = (ROOT / "setup.py").read_text()
-    base = re.findall(r'"(-[^"]+)"', text[text.index("BASE ="):text.index("OPTIMIZE")])
+    base = re.findall(r'"(-[^"]+)"', text[text.index("BASE =") : text.index("OPTIMIZE")])
     level_text = re.search(rf'"{level}": \[(.*?)\]', text, re.S)
     assert level_text
     return [f for f in base if not f.startswith("-W")] + re.findall(r'"(-[^"]+)"', level_text[1]) + ["-O3", f"-DRL_LEVEL={level}"]
@@ -74,5 +75,10 @@ def test_optimizer_steps_are_vector_code(assembly):
 
 def test_the_reader_knows_scalar_code():
     """The check itself: a loop of scalar instructions is not taken for vector code."""
-    code = {"f_a": "\tvaddss\t%xmm0, %xmm1, %xmm0\n", "f_b": "\tjmp\tf_a\n", "f_c": "\tvaddps\t(%rsi), %ymm0, %ymm0\n", "f_d": "\tjmp\tf_c\n"}
+    code = {
+        "f_a": "\tvaddss\t%xmm0, %xmm1, %xmm0\n",
+        "f_b": "\tjmp\tf_a\n",
+        "f_c": "\tvaddps\t(%rsi), %ymm0, %ymm0\n",
+        "f_d": "\tjmp\tf_c\n",
+    }
     assert [is_vector(n, code, "ymm") for n in code] == [False, False, True, True]

@@ -1,6 +1,8 @@
-/* pointwise: elementwise operators that are more than one row: overloads that choose a row, options that change it, results that are answers.
+/* pointwise: elementwise operators that are more than one row: overloads that choose a row, options that change it, results that are
+ * answers.
  *
- * Each only decides which row of elementwise.def computes, and with which numbers; checking, promotion, broadcasting, recording and the second
+ * Each only decides which row of elementwise.def computes, and with which numbers; checking, promotion, broadcasting, recording and the
+ * second
  * derivative are the row's. Where PyTorch numbers the overloads of an operator apart (PowBackward1), the node's name is set here.
  */
 #include "../core/alloc.h"
@@ -211,13 +213,15 @@ rl_status rl_op_lerp(rl_call *c, rl_result *r)
         if (!t || t->dtype == x->dtype || (k == 2 && x->ndim == 0 && t->ndim == 0))
             continue;
         if (k == 1 || t->ndim > 0)
-            return rl_fail(RL_ERR_RUNTIME, "expected dtype %s for `%s` but got dtype %s", rl_cpp_type_text((rl_dtype)x->dtype), k == 1 ? "end" : "weight",
+            return rl_fail(RL_ERR_RUNTIME, "expected dtype %s for `%s` but got dtype %s", rl_cpp_type_text((rl_dtype)x->dtype),
+                    k == 1 ? "end" : "weight",
                            rl_cpp_type_text((rl_dtype)t->dtype));
         RL_RETURN(rl_item(t, &in[k].s));
         in[k].t = NULL;
     }
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
-        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", in[2].t ? "tensor" : "scalar", rl_dtype_table[x->dtype].scalar_type);
+        return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", in[2].t ? "tensor" : "scalar",
+                rl_dtype_table[x->dtype].scalar_type);
     return give(r, rl_elementwise(RL_OP_lerp_weight, in, 3, NULL, 0, target(c), c->inplace, &out), out, NULL);
 }
 
@@ -375,9 +379,11 @@ rl_status rl_op_masked_fill(rl_call *c, rl_result *r)
     rl_scalar s = c->args[2].s;
     rl_status st = RL_OK;
     if (mask->dtype != RL_BOOL)
-        return rl_fail(RL_ERR_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s", rl_cpp_type_text((rl_dtype)mask->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                rl_cpp_type_text((rl_dtype)mask->dtype));
     if (value && value->ndim > 0)
-        return rl_fail(RL_ERR_RUNTIME, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", value->ndim);
+        return rl_fail(RL_ERR_RUNTIME, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                value->ndim);
     if (value && rl_tensor_requires_grad(value)) {
         RL_TRY(rl_cast(value, (rl_dtype)x->dtype, &cast));
         st = choose(rl_operand_tensor(mask), rl_operand_tensor(cast), rl_operand_tensor(x), target(c), &out);
@@ -403,7 +409,8 @@ rl_status rl_op_prelu(rl_call *c, rl_result *r)
     if (w->ndim > 1)
         return rl_fail(RL_ERR_RUNTIME, "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = %d", w->ndim);
     if (w->numel != 1 && (x->ndim == 0 || w->numel != channels))
-        return rl_fail(RL_ERR_RUNTIME, "Mismatch of parameter numbers and input channel size. Found parameter numbers = %lld, and channel size = %lld.",
+        return rl_fail(RL_ERR_RUNTIME, "Mismatch of parameter numbers and input channel size. Found parameter numbers = %lld, "
+                       "and channel size = %lld.",
                        (long long)w->numel, (long long)channels);
     for (int k = 0; k < x->ndim; k++)
         shape[k] = k == 1 || x->ndim == 1 ? w->numel : 1;
@@ -431,7 +438,8 @@ static rl_status close_mask(const rl_call *c, rl_tensor **out)
     rl_scalar p[3] = {rl_scalar_float(c->args[2].f), rl_scalar_float(c->args[3].f), rl_scalar_float(c->args[4].b)};
     rl_status st = RL_OK;
     if (p[0].d < 0 || p[1].d < 0)
-        return rl_fail(RL_ERR_RUNTIME, "%s must be greater than or equal to zero, but got %g", p[0].d < 0 ? "rtol" : "atol", p[0].d < 0 ? p[0].d : p[1].d);
+        return rl_fail(RL_ERR_RUNTIME, "%s must be greater than or equal to zero, but got %g", p[0].d < 0 ? "rtol" : "atol",
+                p[0].d < 0 ? p[0].d : p[1].d);
     RL_RETURN(same_dtype(in[0], in[1]));
     for (int k = 0; k < 2; k++) /* the tolerances are fractions */
         RL_TRY(rl_cast(in[k], rl_dtype_is_float((rl_dtype)in[k]->dtype) ? (rl_dtype)in[k]->dtype : RL_F64, &wide[k]));

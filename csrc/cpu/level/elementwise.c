@@ -2,7 +2,8 @@
  *
  * Loops know dense operands of one compute type and whole units. This engine brings everything else to that form in blocks that stay
  * in the first-level cache: converted or strided operands are loaded into a stage, numbers fill one once, a result of
- * another type is stored from one, and the last elements are padded with zeros. Dense operands of the compute type are used in place, so that
+ * another type is stored from one, and the last elements are padded with zeros. Dense operands of the compute type are used in place, so
+ * that
  * `x + y` is one pass. Work is split in blocks of `grain` elements whatever the number of threads.
  */
 #include "elementwise.h"

@@ -1,4 +1,5 @@
-/* elementwise_grad_f32.c: the derivative loops of the table's elementwise rows that compute in float (elementwise_loops.h does the work). */
+/* elementwise_grad_f32.c: the derivative loops of the table's elementwise rows that compute in float (elementwise_loops.h does the work).
+ * */
 #define TYPE float
 #define PARAM(k) ((float)p_[k].f)
 #define ARRAY rl_elem_grad_f32

@@ -2,7 +2,8 @@
  *
  * A step is one pass over memory that makes, element by element, the roundings of PyTorch's sequence of operators (add with alpha, lerp and
  * addcmul fuse multiply and add there, addcdiv does not), so parameters stay equal to PyTorch's bit by bit in float32 and float64 where the
- * machine fuses. Numbers are computed in double and rounded once to the type. 16-bit tensors go through float32 blocks: one rounding a step.
+ * machine fuses. Numbers are computed in double and rounded once to the type. 16-bit tensors go through float32 blocks: one rounding a
+ * step.
  */
 #include "../../ops/scalar.h"
 
