@@ -20,6 +20,6 @@ def test_flat(work):
     r = subprocess.run([sys.executable, str(SCRIPT), work], capture_output=True, text=True, env=env, timeout=300)
     assert r.returncode == 0, r.stderr
     resident, live, blocks = map(int, r.stdout.split())
-    assert live <= 0 and abs(blocks) <= 50, f"{live} bytes of tensors and {blocks} Python blocks stayed"
+    assert live <= 0 and abs(blocks) < 250, f"{live} bytes of tensors and {blocks} Python blocks stayed in 500 loops"
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):
         assert resident <= 1 << 20, f"resident memory grew by {resident} bytes in 500 loops"
