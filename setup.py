@@ -1,8 +1,9 @@
 """Builds rushlight._C: every C file under csrc, the files of csrc/cpu/level once for each instruction level, in parallel.
 
 Environment: RUSHLIGHT_DEBUG=1 (-O1 -g, warnings as errors), RUSHLIGHT_WERROR=1, RUSHLIGHT_SANITIZE=address,undefined or thread,
-RUSHLIGHT_COVERAGE=1 (gcov), RUSHLIGHT_LEVELS=baseline,avx2 (only these instruction levels: quick builds while developing), CC. The flags of numeric code are fixed here and nowhere else: no -ffast-math (it would set flush-to-zero for
-the whole process), no contraction except in gemm, so that a loop's vector body and its scalar tail give the same bits.
+RUSHLIGHT_COVERAGE=1 (gcov), RUSHLIGHT_LEVELS=baseline,avx2 (only these instruction levels: quick builds while developing),
+RUSHLIGHT_LTO=0 (no link-time optimisation: quicker links), CC. The flags of numeric code are fixed here and nowhere else: no -ffast-math (it
+would set flush-to-zero for the whole process), no contraction except in gemm, so that a loop's vector body and its tail give the same bits.
 """
 import concurrent.futures
 import os
@@ -40,8 +41,8 @@ def flags():
         extra = [f"-fsanitize={names}", "-fno-omit-frame-pointer", "-g"]
         extra += ["-fno-sanitize-recover=undefined"] if "undefined" in names else []
         compile_, link = compile_ + extra, link + extra
-    elif ENV("RUSHLIGHT_DEBUG") != "1":
-        link += ["-s"]
+    elif ENV("RUSHLIGHT_DEBUG") != "1" and ENV("RUSHLIGHT_COVERAGE") != "1":
+        link += ["-s", "-flto=auto", "-O3"]
     if ENV("RUSHLIGHT_COVERAGE") == "1":
         compile_, link = [f for f in compile_ if f not in OPTIMIZE] + ["--coverage", "-O0", "-g"], link + ["--coverage"]
     return compile_, link
@@ -56,13 +57,14 @@ class Build(build_ext):
         jobs = []
         newest_header = max(p.stat().st_mtime for p in ROOT.glob("csrc/**/*") if p.suffix in (".h", ".def", ".inc"))
         newest_header = max(newest_header, (ROOT / "setup.py").stat().st_mtime)
-        stamp = " ".join(compile_)
+        stamp = " ".join([*compile_, *link, ENV("RUSHLIGHT_LTO") or ""])
+        whole = ["-flto"] if "-flto=auto" in link and ENV("RUSHLIGHT_LTO") != "0" else []  # small functions of core and ops inline into each other
         for source in sorted(ext.sources):
             contract = ["-ffp-contract=fast"] if CONTRACTED.search(source) else []
             for level, extra in (LEVELS.items() if "/level/" in source else [("", [])]):
                 define = [f"-DRL_LEVEL={level}", f"-DRL_LEVEL_IS_{level.upper()}=1"] if level else []
                 obj = temp / (source[:-2] + (f".{level}" if level else "") + ".o")
-                jobs.append((source, obj, extra + contract + define))
+                jobs.append((source, obj, extra + contract + define + ([] if level else whole)))
         temp.mkdir(parents=True, exist_ok=True)
         flag_file = temp / "flags.txt"
         same_flags = flag_file.exists() and flag_file.read_text() == stamp
