@@ -65,7 +65,8 @@ def s(*args: Any, **kwargs: Any) -> S:
 @dataclass(frozen=True)
 class Row:
     """name: of rushlight; "M.x" a method, "F.x" of nn.functional. ref: the same over NumPy arrays. dtypes: f float32 and float64, h float16
-    and bfloat16, i integers, b bool. length: numbers added up for one result (tolerance). elementwise: also runs zero-size and 0-dim."""
+    and bfloat16, i integers, b bool. length: numbers added up for one result (tolerance). elementwise: also runs zero-size and 0-dim.
+    layouts: fewer for what reads the storage itself."""
 
     name: str
     ref: Callable[..., Any]
@@ -77,6 +78,7 @@ class Row:
     out: bool = False
     elementwise: bool = False
     length: int = 1
+    layouts: tuple[str, ...] = ("contiguous", "transposed", "sliced", "expanded")
 
 
 def unary(name: str, ref: Callable[..., Any], domain: str = "any", **kw: Any) -> Row:
@@ -255,7 +257,7 @@ SHAPE_ROWS = [
     Row("M.repeat", lambda x, *n: np.tile(x, n), (s(A((2, 3)), 2, 1, 2),), "fi"), Row("tile", np.tile, (s(A((2, 3)), (2, 2)),), "f"),
     Row("repeat_interleave", lambda x, n, d: np.repeat(x, n, d), (s(A((2, 3)), 2, 1),), "f"),
     Row("M.contiguous", np.ascontiguousarray, (s(A((2, 3))),)), Row("clone", np.copy, (s(A((2, 3))),), "fhib"),
-    Row("as_strided", lambda x, n, st: np.array([[x.ravel()[i * st[0] + j * st[1]] for j in range(n[1])] for i in range(n[0])]), (s(A((9,)), (2, 3), (2, 1)),), "f"),
+    Row("as_strided", lambda x, n, st: np.array([[x.ravel()[i * st[0] + j * st[1]] for j in range(n[1])] for i in range(n[0])]), (s(A((9,)), (2, 3), (2, 1)),), "f", layouts=("contiguous",)),
     Row("tril", np.tril, (s(A((3, 4))), s(A((2, 3, 3)), -1)), "fi", inplace=True), Row("triu", np.triu, (s(A((3, 4))), s(A((3, 3)), 1)), "fi", inplace=True),
     Row("flip", lambda x, d: np.flip(x, d), (s(A((2, 3)), [0, 1]),), "fi"), Row("roll", lambda x, n, d: np.roll(x, n, d), (s(A((2, 5)), 2, 1),), "f"),
     Row("diagonal", lambda x, o=0: np.diagonal(x, o), (s(A((3, 4))), s(A((3, 4)), 1))), Row("movedim", np.moveaxis, (s(A((2, 3, 4)), 0, 2),)),

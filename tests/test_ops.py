@@ -12,7 +12,6 @@ from op_table import ROWS, A, Row, S
 import rushlight as rl
 import rushlight.nn.functional as F
 
-LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 FLOATS = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 DTYPES = {"f": ("float32", "float64"), "h": ("float16", "bfloat16"), "i": ("int64", "int32", "uint8"), "b": ("bool",)}
 GUARD = 77
@@ -125,7 +124,7 @@ def cases():
     for i, row in enumerate(ROWS):
         for letter in row.dtypes:
             for dtype in DTYPES[letter]:
-                for layout in LAYOUTS:
+                for layout in row.layouts:
                     yield pytest.param(row, dtype, layout, id=f"{row.name}-{i}-{dtype}-{layout}")
 
 

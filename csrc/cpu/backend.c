@@ -117,7 +117,6 @@ static void load(void)
     chosen = level_table(wanted < best ? wanted : best);
     memcpy(backend.kernels, chosen->kernels, sizeof backend.kernels);
     static const struct { int family; rl_kernel_run run; } everywhere[] = {
-        {RL_K_REDUCE, rl_cpu_reduce}, {RL_K_GEMM, rl_cpu_gemm},
         {RL_K_SCAN, rl_cpu_scan},     {RL_K_INDEX, rl_cpu_index},     {RL_K_GATHER, rl_cpu_gather},
         {RL_K_SELECT, rl_cpu_select}, {RL_K_NONZERO, rl_cpu_nonzero}, {RL_K_SORT, rl_cpu_sort},
     };

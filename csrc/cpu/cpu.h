@@ -27,7 +27,6 @@ extern const rl_cpu_level rl_cpu_level_avx2, rl_cpu_level_avx512;
 
 /* Kernels that gain nothing from wider vectors. */
 rl_status rl_cpu_reduce(const void *args, rl_stream stream);
-rl_status rl_cpu_gemm(const void *args, rl_stream stream);
 rl_status rl_cpu_scan(const void *args, rl_stream stream);
 rl_status rl_cpu_index(const void *args, rl_stream stream);
 rl_status rl_cpu_gather(const void *args, rl_stream stream);

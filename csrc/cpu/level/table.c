@@ -13,6 +13,7 @@ const rl_cpu_level RL_LEVEL_NAME(rl_cpu_level) = {
             [RL_K_FILL] = RL_LEVEL_NAME(rl_kernel_fill),
             [RL_K_RANGE] = RL_LEVEL_NAME(rl_kernel_range),
             [RL_K_TRI] = RL_LEVEL_NAME(rl_kernel_tri),
+            [RL_K_REDUCE] = RL_LEVEL_NAME(rl_kernel_reduce),
             [RL_K_GEMM] = RL_LEVEL_NAME(rl_kernel_gemm),
             [RL_K_SOFTMAX] = RL_LEVEL_NAME(rl_kernel_softmax),
             [RL_K_LAYER_NORM] = RL_LEVEL_NAME(rl_kernel_layer_norm),
