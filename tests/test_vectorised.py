@@ -1,7 +1,7 @@
 """Every elementwise loop in float32 and float64 is vector code at every instruction level above the baseline.
 
 It is easily lost without a sign: a condition that does not depend on the element, a call of the math library or a conversion of 64-bit
-integers leaves a scalar loop that is right and many times slower. So the loops are compiled to assembly with the flags of setup.py and read.
+integers leaves a scalar loop that is right and many times slower. So the loops are compiled to assembly with the flags of setup.py, and read.
 """
 
 from __future__ import annotations
