@@ -1,7 +1,8 @@
 /* copy.c: RL_K_COPY on the CPU, and the stores that go past the caches.
  *
- * A dense pair of one dtype is a block copy; everything else goes row by row, a transposed pair in tiles of 16 x 16 so that each cache
- * line that was read serves 16 columns, a conversion through blocks of a compute type. Blocks of GRAIN elements, whatever the threads.
+ * A dense pair of one dtype is a block copy; everything else goes row by row, a conversion through blocks of a compute type.
+ * A transposed pair goes through square tiles in a dense buffer: whole cache lines are read and whole ones written, though both sides have
+ * strides (often a power of two, which would throw lines out of the cache before they are used up). Blocks of fixed size, whatever the threads.
  */
 #include "walk.h"
 
@@ -9,12 +10,12 @@
 #include <immintrin.h>
 #endif
 
-enum { GRAIN = 65536, TILE = 16, VIA_BLOCK = 512 };
+enum { GRAIN = 65536, TILE = 64, VIA_BLOCK = 512 };
 
 typedef struct job {
     const rl_copy_args *a;
     int size, dst_size, src_size; /* size: of one dtype, 0 when converted */
-    bool dense, stream;
+    bool dense, stream, transposed; /* transposed: dense across the rows, not along them */
     rl_dtype via;
     rl_convert_fn load, store; /* NULL: the type is `via` already */
 } job;
@@ -72,23 +73,36 @@ static void copy_row(char *d, int64_t ds, const char *s, int64_t ss, int64_t n, 
     }
 }
 
-#define TILE_LOOP(T)                                                                                          \
-    {                                                                                                         \
-        for (int64_t i = 0; i < n0; i += TILE)                                                                \
-            for (int64_t r = 0; r < n1; r++)                                                                  \
-                for (int64_t k = i; k < i + TILE && k < n0; k++)                                              \
-                    *(T *)(d + r * ds[1] + k * ds[0]) = *(const T *)(s + r * ss[1] + k * ss[0]);              \
-        break;                                                                                                \
+#define TILE_LOOP(T)                                                    \
+    {                                                                   \
+        T *t = (T *)tile;                                               \
+        for (int64_t k = 0; k < m; k++) {                               \
+            const T *from = (const T *)(s + (i + k) * ss[0]);           \
+            for (int64_t r = 0; r < n1; r++)                            \
+                t[r * TILE + k] = from[r];                              \
+        }                                                               \
+        break;                                                          \
     }
 
-/* n1 <= TILE whole rows of n0. */
-static void copy_tile(char *d, const int64_t *ds, const char *s, const int64_t *ss, int64_t n0, int64_t n1, int size)
+/* n1 <= TILE whole rows of n0, where the source is dense across the rows. */
+static void copy_tile(const job *j, char *d, const char *s, int64_t n0, int64_t n1)
 {
-    switch (size) {
-    case 1: TILE_LOOP(uint8_t)
-    case 2: TILE_LOOP(uint16_t)
-    case 4: TILE_LOOP(uint32_t)
-    default: TILE_LOOP(uint64_t)
+    const int64_t *ds = j->a->dst_strides, *ss = j->a->src_strides;
+    int size = j->size;
+    _Alignas(64) char tile[TILE * TILE * 8];
+    for (int64_t i = 0; i < n0; i += TILE) {
+        int64_t m = n0 - i < TILE ? n0 - i : TILE;
+        switch (size) {
+        case 1: TILE_LOOP(uint8_t)
+        case 2: TILE_LOOP(uint16_t)
+        case 4: TILE_LOOP(uint32_t)
+        default: TILE_LOOP(uint64_t)
+        }
+        for (int64_t r = 0; r < n1; r++)
+            if (j->stream)
+                RL_LEVEL_NAME(rl_stream_copy)(d + r * ds[1] + i * size, tile + r * TILE * size, m * size);
+            else
+                copy_row(d + r * ds[1] + i * ds[0], ds[0], tile + r * TILE * size, size, m, size);
     }
 }
 
@@ -128,7 +142,7 @@ static void copy_dense(const job *j, int64_t begin, int64_t end)
 static int64_t tile_rows(const job *j, const walk *w, int64_t left)
 {
     const rl_copy_args *a = j->a;
-    if (!j->size || w->ndim < 2 || w->index[0] || a->src_strides[1] != j->size || a->shape[0] < TILE)
+    if (!j->transposed || w->index[0])
         return 0;
     int64_t rows = a->shape[1] - w->index[1];
     rows = rows < left / a->shape[0] ? rows : left / a->shape[0];
@@ -151,7 +165,7 @@ static void copy_range(void *context, int64_t begin, int64_t end, int64_t block)
         int64_t rows = tile_rows(j, &w, end - at), n = walk_left(&w) < end - at ? walk_left(&w) : end - at;
         int64_t ds = w.ndim ? a->dst_strides[0] : 0, ss = w.ndim ? a->src_strides[0] : 0;
         if (rows > 1) {
-            copy_tile(d, a->dst_strides, s, a->src_strides, n, rows, j->size);
+            copy_tile(j, d, s, n, rows);
             for (int64_t r = 0; r < rows; r++)
                 walk_advance(&w, n);
             at += rows * n;
@@ -164,6 +178,8 @@ static void copy_range(void *context, int64_t begin, int64_t end, int64_t block)
         walk_advance(&w, n);
         at += n;
     }
+    if (j->stream)
+        RL_LEVEL_NAME(rl_stream_end)();
 }
 
 rl_status RL_LEVEL_NAME(rl_kernel_copy)(const void *args, rl_stream stream)
@@ -176,15 +192,21 @@ rl_status RL_LEVEL_NAME(rl_kernel_copy)(const void *args, rl_stream stream)
     if (dd == sd) {
         j.size = j.dst_size;
         j.dense = walk_is_dense(a->ndim, a->shape, a->dst_strides, j.size) && walk_is_dense(a->ndim, a->shape, a->src_strides, j.size);
-        j.stream = j.dense && a->numel * j.size >= RL_STREAM_BYTES;
+        j.transposed = !j.dense && a->ndim > 1 && a->src_strides[1] == j.size && a->src_strides[0] != j.size && a->shape[0] >= 16 && a->shape[1] > 1;
+        j.stream = (j.dense || (j.transposed && a->dst_strides[0] == j.size)) && a->numel * j.size >= RL_STREAM_BYTES;
     } else {
         j.via = RL_LEVEL_NAME(rl_convert_via)(dd, sd);
         j.load = j.via == sd ? NULL : RL_LEVEL_NAME(rl_convert_load)(j.via, sd);
         j.store = RL_LEVEL_NAME(rl_convert_store)(j.via, dd);
     }
-    if (a->numel <= GRAIN)
+    int64_t grain = GRAIN;
+    if (j.transposed) { /* whole tiles: a block is a multiple of TILE rows, or a plane */
+        int64_t rows = a->shape[0] * (a->shape[1] < TILE ? a->shape[1] : TILE);
+        grain = rows * ((GRAIN + rows - 1) / rows);
+    }
+    if (a->numel <= grain)
         copy_range(&j, 0, a->numel, 0);
     else
-        rl_parallel_for(a->numel, GRAIN, copy_range, &j);
+        rl_parallel_for(a->numel, grain, copy_range, &j);
     return RL_OK;
 }

@@ -9,9 +9,11 @@
 #include "elementwise.h"
 #include "walk.h"
 
+#include "../../core/alloc.h"
+
 #include <stdatomic.h>
 
-enum { STAGE_BYTES = 4096, ROW_MIN = 48, GRAIN_CHEAP = 65536, GRAIN_DEAR = 32768, TAIL_BYTES = RL_ELEM_UNIT * 8 };
+enum { STAGE_BYTES = 4096, ROW_MIN = 48, GRAIN_CHEAP = 65536, GRAIN_DEAR = 32768, TAIL_BYTES = RL_ELEM_UNIT * 8, STRAIGHTEN_MIN = 65536 };
 
 typedef struct job {
     const rl_elem_args *a;
@@ -339,6 +341,37 @@ static const rl_elem_args *settle(job *j, rl_elem_args *copy)
     return copy;
 }
 
+/* A large operand that runs across the rows is read a cache line for each element; a tiled copy of it first reads each line once. */
+static void straighten(rl_elem_args *a, int k, void **owned, size_t *bytes)
+{
+    int size = rl_dtype_size((rl_dtype)a->in_dtype[k]);
+    rl_copy_args c = {.ndim = a->ndim, .dst_dtype = a->in_dtype[k], .src_dtype = a->in_dtype[k], .numel = a->numel, .src = a->in[k]};
+    *bytes = (size_t)a->numel * (size_t)size;
+    if (rl_host_alloc(*bytes, owned) != RL_OK) {
+        *owned = NULL; /* slow, but right without it */
+        return;
+    }
+    int64_t stride = size;
+    for (int d = 0; d < a->ndim; d++) {
+        c.shape[d] = a->shape[d];
+        c.src_strides[d] = a->in_strides[k][d];
+        c.dst_strides[d] = stride;
+        stride *= a->shape[d];
+    }
+    c.dst = *owned;
+    RL_LEVEL_NAME(rl_kernel_copy)(&c, NULL);
+    a->in[k] = *owned;
+    memcpy(a->in_strides[k], c.dst_strides, sizeof c.dst_strides);
+}
+
+static bool runs_across(const rl_elem_args *a, int k)
+{
+    int64_t size = rl_dtype_size((rl_dtype)a->in_dtype[k]);
+    if (a->contiguous || a->immediate >> k & 1 || !a->in[k] || a->ndim < 2 || a->numel < STRAIGHTEN_MIN)
+        return false;
+    return a->in_strides[k][1] == size && a->in_strides[k][0] >= 8 * size && a->shape[0] >= 64 && a->shape[1] >= 16;
+}
+
 static bool divides(int expr) { return expr == E_floor_divide || expr == E_trunc_divide || expr == E_remainder || expr == E_fmod; }
 
 enum { SMALL = 256 };
@@ -373,15 +406,10 @@ static bool run_small(const rl_elem_args *a)
     return loop != NULL;
 }
 
-rl_status RL_LEVEL_NAME(rl_kernel_elementwise)(const void *args, rl_stream stream)
+static rl_status run_all(const rl_elem_args *a)
 {
-    const rl_elem_args *a = args;
-    rl_elem_args copy;
-    if (a->numel == 0)
-        return RL_OK;
-    if (a->padded && a->numel <= SMALL && run_small(a))
-        return RL_OK;
     job j = {.a = a};
+    rl_elem_args copy;
     choose_loop(&j);
     if (!j.loop)
         return rl_fail(RL_ERR_NOT_IMPLEMENTED, "the CPU has no loop for expression %d in %s", a->expr, rl_dtype_name((rl_dtype)a->compute));
@@ -396,4 +424,28 @@ rl_status RL_LEVEL_NAME(rl_kernel_elementwise)(const void *args, rl_stream strea
     else
         rl_parallel_for(a->numel, grain, run_range, &j);
     return RL_OK;
+}
+
+rl_status RL_LEVEL_NAME(rl_kernel_elementwise)(const void *args, rl_stream stream)
+{
+    const rl_elem_args *a = args;
+    rl_elem_args straight;
+    void *owned[RL_ELEM_INPUTS] = {NULL};
+    size_t bytes[RL_ELEM_INPUTS];
+    bool any = false;
+    if (a->numel == 0 || (a->padded && a->numel <= SMALL && run_small(a)))
+        return RL_OK;
+    for (int k = 0; k < a->nin && !a->contiguous; k++)
+        any = any || runs_across(a, k);
+    if (RL_LIKELY(!any))
+        return run_all(a);
+    straight = *a;
+    for (int k = 0; k < a->nin; k++)
+        if (runs_across(a, k) && a->in[k] != a->out)
+            straighten(&straight, k, &owned[k], &bytes[k]);
+    rl_status st = run_all(&straight);
+    for (int k = 0; k < a->nin; k++)
+        if (owned[k])
+            rl_host_free(owned[k], bytes[k]);
+    return st;
 }
