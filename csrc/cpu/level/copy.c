@@ -73,16 +73,48 @@ static void copy_row(char *d, int64_t ds, const char *s, int64_t ss, int64_t n, 
     }
 }
 
+/* t[r][k] = from[k][r] for m rows of the source and n1 <= TILE of the destination. */
 #define TILE_LOOP(T)                                                    \
     {                                                                   \
         T *t = (T *)tile;                                               \
         for (int64_t k = 0; k < m; k++) {                               \
-            const T *from = (const T *)(s + (i + k) * ss[0]);           \
+            const T *from = (const T *)(s + k * stride);                \
             for (int64_t r = 0; r < n1; r++)                            \
                 t[r * TILE + k] = from[r];                              \
         }                                                               \
-        break;                                                          \
+        return;                                                         \
     }
+
+typedef uint32_t quad __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Four rows by four columns in registers. */
+static void transpose_quad(uint32_t *t, const char *s, int64_t stride)
+{
+    const quad even = {0, 4, 1, 5}, odd = {2, 6, 3, 7}, low = {0, 1, 4, 5}, high = {2, 3, 6, 7};
+    quad a = *(const quad *)s, b = *(const quad *)(s + stride), c = *(const quad *)(s + 2 * stride), d = *(const quad *)(s + 3 * stride);
+    quad ab = __builtin_shuffle(a, b, even), cd = __builtin_shuffle(c, d, even);
+    quad ef = __builtin_shuffle(a, b, odd), gh = __builtin_shuffle(c, d, odd);
+    *(quad *)t = __builtin_shuffle(ab, cd, low);
+    *(quad *)(t + TILE) = __builtin_shuffle(ab, cd, high);
+    *(quad *)(t + 2 * TILE) = __builtin_shuffle(ef, gh, low);
+    *(quad *)(t + 3 * TILE) = __builtin_shuffle(ef, gh, high);
+}
+
+static void fill_tile(char *tile, const char *s, int64_t stride, int64_t m, int64_t n1, int size)
+{
+    if (size == 4 && m == TILE && n1 == TILE) {
+        for (int64_t k = 0; k < TILE; k += 4)
+            for (int64_t r = 0; r < TILE; r += 4)
+                transpose_quad((uint32_t *)tile + r * TILE + k, s + k * stride + r * 4, stride);
+        return;
+    }
+    switch (size) {
+    case 1: TILE_LOOP(uint8_t)
+    case 2: TILE_LOOP(uint16_t)
+    case 4: TILE_LOOP(uint32_t)
+    default: TILE_LOOP(uint64_t)
+    }
+}
 
 /* n1 <= TILE whole rows of n0, where the source is dense across the rows. */
 static void copy_tile(const job *j, char *d, const char *s, int64_t n0, int64_t n1)
@@ -92,12 +124,7 @@ static void copy_tile(const job *j, char *d, const char *s, int64_t n0, int64_t 
     _Alignas(64) char tile[TILE * TILE * 8];
     for (int64_t i = 0; i < n0; i += TILE) {
         int64_t m = n0 - i < TILE ? n0 - i : TILE;
-        switch (size) {
-        case 1: TILE_LOOP(uint8_t)
-        case 2: TILE_LOOP(uint16_t)
-        case 4: TILE_LOOP(uint32_t)
-        default: TILE_LOOP(uint64_t)
-        }
+        fill_tile(tile, s + i * ss[0], ss[0], m, n1, size);
         for (int64_t r = 0; r < n1; r++)
             if (j->stream)
                 RL_LEVEL_NAME(rl_stream_copy)(d + r * ds[1] + i * size, tile + r * TILE * size, m * size);
