@@ -235,6 +235,16 @@ def test_fill_values_must_fit():
     assert rl.full((2,), 2.5, dtype=rl.bool).tolist() == [True, True]
 
 
+def test_small_tensors_come_from_a_bounded_pool():
+    def churn():
+        for n in range(1, 1000, 7):
+            (rl.ones(n) * 2).sum()
+        return rl._C._host_memory()["pool_bytes"]
+
+    churn()
+    assert churn() == churn()
+
+
 # ---- threads ----
 def test_thread_count():
     n = rl.get_num_threads()

@@ -298,6 +298,7 @@ def test_in_place_forms_of_views():
         y.sum().backward()
         assert x.grad.tolist() == [[2.0] * 3] * 2
     assert rl.zeros(1, 3, 1).squeeze_().shape == (3,)
+    assert rl.zeros(2, 3).swapaxes_(0, 1).shape == (3, 2) and rl.arange(6).as_strided_((2, 2), (1, 2), 1).tolist() == [[1, 3], [2, 4]]
 
 
 def test_writes_through_views():

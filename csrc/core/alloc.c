@@ -237,9 +237,15 @@ static int64_t memory_available(void)
             available = strtoll(line + 13, NULL, 10) * 1024;
     if (f)
         fclose(f);
-    int64_t limit = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
-    if (limit > 0 && used >= 0 && limit - used < available)
-        available = limit > used ? limit - used : 0;
+    static const char *const cgroup[][2] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}, /* version 1 */
+    };
+    for (int k = 0; k < 2; k++) {
+        int64_t limit = read_number(cgroup[k][0]), used = read_number(cgroup[k][1]);
+        if (limit > 0 && used >= 0 && limit - used < available)
+            available = limit > used ? limit - used : 0;
+    }
     return available;
 }
 

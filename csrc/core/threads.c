@@ -49,18 +49,39 @@ static int from_environment(const char *name)
     return v >= 1 && v <= MAX_THREADS ? (int)v : 0;
 }
 
+static long long number_in_file(const char *path)
+{
+    long long v = -1;
+    FILE *f = fopen(path, "r");
+    if (f) {
+        v = fscanf(f, "%lld", &v) == 1 ? v : -1;
+        fclose(f);
+    }
+    return v;
+}
+
+/* The cgroup's CPUs, rounded up; 0: no limit. */
+static int cpu_quota(void)
+{
+    long long quota = -1, period = 0;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (f) {
+        if (fscanf(f, "%lld %lld", &quota, &period) != 2) /* "max 100000" */
+            quota = -1;
+        fclose(f);
+    } else { /* version 1 */
+        quota = number_in_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+        period = number_in_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    }
+    return quota > 0 && period > 0 && quota / period < MAX_THREADS ? (int)((quota + period - 1) / period) : 0;
+}
+
 /* CPUs of the affinity mask, cut to the cgroup's quota: a container with two CPUs of time on a 64-core host gets two threads. */
 static int usable_cpus(void)
 {
     cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    long long quota, period;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (f) {
-        if (fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0 && (quota + period - 1) / period < n)
-            n = (int)((quota + period - 1) / period);
-        fclose(f);
-    }
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, quota = cpu_quota();
+    n = quota > 0 && quota < n ? quota : n;
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
 }
 

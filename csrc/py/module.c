@@ -81,8 +81,9 @@ static PyObject *host_memory(PyObject *m, PyObject *ignored)
 {
     rl_host_stats s;
     rl_host_stats_read(&s);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes", (long long)s.peak_bytes, "cached_bytes",
-                         (long long)s.cached_bytes, "allocations", (long long)s.allocations, "frees", (long long)s.frees);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes", (long long)s.peak_bytes, "cached_bytes",
+                         (long long)s.cached_bytes, "allocations", (long long)s.allocations, "frees", (long long)s.frees, "pool_bytes",
+                         (long long)s.pool_bytes);
 }
 
 static PyObject *host_trim(PyObject *m, PyObject *ignored)
@@ -126,7 +127,7 @@ static PyObject *is_tensor(PyObject *m, PyObject *o) { return PyBool_FromLong(rl
 static PyMethodDef module_methods[] = {
     {"_set_print_as_torch", set_print_as_torch, METH_O, "Prints dtypes, devices and types as torch's."},
     {"_alloc_fail_after", alloc_fail_after, METH_O, "For tests: the n-th allocation from now fails once; 0: off. Returns the allocations since the last call."},
-    {"_host_memory", host_memory, METH_NOARGS, "Bytes of host memory: live, peak, cached, and counts."},
+    {"_host_memory", host_memory, METH_NOARGS, "Bytes of host memory: live, peak, cached, of small blocks, and counts."},
     {"_host_trim", host_trim, METH_NOARGS, "Gives cached host memory back to the system."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The instruction level of the CPU kernels in use."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The instruction levels of this build that this machine can run."},
