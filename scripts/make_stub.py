@@ -308,5 +308,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "python"))
+    if any((ROOT / "python" / "rushlight").glob("_C*.so")):  # built in place; else the installed package is meant
+        sys.path.insert(0, str(ROOT / "python"))
     sys.exit(main())

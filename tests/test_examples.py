@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-
 import rushlight
 
 ROOT = pathlib.Path(__file__).parent.parent

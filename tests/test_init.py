@@ -2,7 +2,6 @@
 import re
 
 import pytest
-
 import rushlight as rl
 from rushlight import nn
 from rushlight.nn import init

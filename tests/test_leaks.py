@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-
 import rushlight
 
 SCRIPT = pathlib.Path(__file__).parent / "isolated" / "leaks.py"

@@ -8,7 +8,6 @@ import weakref
 from collections import OrderedDict
 
 import pytest
-
 import rushlight as rl
 from rushlight import nn
 from rushlight.nn.modules import module as module_file

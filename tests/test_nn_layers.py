@@ -6,11 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import special
-
 import rushlight as rl
 from rushlight import nn
 from rushlight.nn import functional as F
+from scipy import special
 
 
 def raises(cls, text):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from op_table import ROWS, A, Row, S
-
 import rushlight as rl
 import rushlight.nn.functional as F
+from op_table import ROWS, A, Row, S
 
 FLOATS = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 DTYPES = {"f": ("float32", "float64"), "h": ("float16", "bfloat16"), "i": ("int64", "int32", "uint8"), "b": ("bool",)}
@@ -133,7 +132,7 @@ def distinct_lost(row: Row, layout: str) -> bool:
     return layout == "expanded" and any(isinstance(a, A) and a.domain == "distinct" for s in row.samples for a in s.args)
 
 
-@pytest.mark.parametrize("row,dtype,layout", cases())
+@pytest.mark.parametrize("row,dtype,layout", list(cases()))
 def test_forward(row, dtype, layout):
     for sample in row.samples:
         call = Call(row, sample, dtype, layout)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-
 import rushlight
 from rushlight._check import check_source
 

@@ -11,7 +11,6 @@ from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
-
 import rushlight as rl
 from rushlight import nn
 from rushlight.serialization import DamagedFileError

@@ -126,14 +126,14 @@ def wrappers():
         x.note = [x]
         y = x * 2
         y.me = y
-        rl.ones(2).__dict__
+        assert rl.ones(2).__dict__ == {}
     return work
 
 
 def main(name: str, loops: int = 1000) -> None:
     work = globals()[name]()
     figures = []
-    for part in range(3):
+    for _ in range(3):
         for _ in range(loops // 2):
             work()
         gc.collect()

@@ -5,9 +5,13 @@ why_not(). Seeding is accepted, as in PyTorch, where it is deferred until a devi
 """
 from __future__ import annotations
 
-__all__ = ["is_available", "why_not", "device_count", "is_initialized", "manual_seed", "manual_seed_all", "seed", "seed_all", "empty_cache", "current_device", "set_device",
-           "synchronize", "get_device_name", "get_device_capability", "get_device_properties", "memory_allocated", "memory_reserved", "max_memory_allocated",
-           "max_memory_reserved", "reset_peak_memory_stats", "is_bf16_supported", "init", "device", "Stream", "Event", "stream", "current_stream", "default_stream"]
+__all__ = [
+    "is_available", "why_not", "device_count", "is_initialized", "manual_seed", "manual_seed_all", "seed", "seed_all",
+    "empty_cache", "current_device", "set_device", "synchronize", "get_device_name", "get_device_capability",
+    "get_device_properties", "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved",
+    "reset_peak_memory_stats", "is_bf16_supported", "init", "device", "Stream", "Event", "stream", "current_stream",
+    "default_stream",
+]
 
 
 def why_not() -> str:

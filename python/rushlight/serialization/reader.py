@@ -59,7 +59,7 @@ def _rebuild_tensor(storage, offset, size, stride, *_ignored):
         raise DamagedFileError(f"damaged: a tensor with offset {offset}, size {list(size)}, stride {list(stride)}")
     itemsize = rl.empty(0, dtype=storage.dtype).element_size()
     have = storage.data.numel() // itemsize
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride)) + 1 if all(size) else offset
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if all(size) else offset
     if last > have:
         raise DamagedFileError(f"damaged: a tensor of size {list(size)}, stride {list(stride)}, offset {offset} needs {last} elements, its "
                                f"storage has {have}")
@@ -240,7 +240,7 @@ class Reader:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
             raise DamagedFileError(f"damaged: items for {type(target).__name__}")
-        for k, v in zip(items[::2], items[1::2]):
+        for k, v in zip(items[::2], items[1::2], strict=True):
             target[k] = v
 
     def _append(self, items: list[Any]) -> None:

@@ -40,7 +40,7 @@ def _reach(t) -> tuple[int, int]:
     start = t.storage_offset() * size
     if t.numel() == 0:
         return start, start
-    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
     return start, start + (last + 1) * size
 
 
