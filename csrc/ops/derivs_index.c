@@ -97,7 +97,7 @@ static void back_index_fill(rl_deriv *d)
     if (d_needs(d, 0))
         d_set(d, 0, without_rows(d, index));
     if (d_needs(d, 1))
-        d_set(d, 1, d_sum_all(d, d_index_select(d, d->gout[0], d->node->attrs.i[0], index)));
+        d_set(d, 1, d_sum_all(d, d_sub(d, d->gout[0], without_rows(d, index)))); /* a row counts once */
 }
 
 /* ---- gather and scatter ---- */

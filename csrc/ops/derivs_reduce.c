@@ -297,8 +297,8 @@ static void back_norm(rl_deriv *d)
     y = restore(d, y, x->ndim);
     rl_tensor *g = restore(d, d->gout[0], x->ndim);
     if (p == 0)
-        d_set(d, 0, d_zeros_like(d, x));
-    else if (p == 1)
+        return; /* a count has no gradient */
+    if (p == 1)
         d_set(d, 0, d_mul(d, d_sgn(d, x), g));
     else if (p == 2)
         d_set(d, 0, d_mul(d, g, d_fill_where(d, d_div(d, x, y), d_eq_number(d, y, 0), 0)));
@@ -343,6 +343,15 @@ static void back_logcumsumexp(rl_deriv *d)
         return;
     if (x->ndim == 0 || x->numel == 0)
         return d_set(d, 0, g);
+    if (rl_state_get()->grad_mode) { /* differentiates again; far below the largest element it is less exact than the logarithms */
+        rl_tensor *most = NULL;
+        bool grad = rl_grad_off();
+        rl_status st = rl_amax(x, NULL, 0, false, &most);
+        rl_grad_restore(grad);
+        most = d_keep(d, st, most);
+        rl_tensor *scaled = d_mul(d, g, d_exp(d, d_sub(d, most, y)));
+        return d_set(d, 0, d_mul(d, d_exp(d, d_sub(d, x, most)), d_cumsum(d, scaled, dim, true)));
+    }
     for (int k = 0; k < 2; k++) {
         rl_tensor *one = k ? d_neg(d, g) : g;
         rl_tensor *positive = d_lt_number(d, d_neg(d, one), 0);

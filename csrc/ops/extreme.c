@@ -64,7 +64,7 @@ fail:
     return st;
 }
 
-/* Overloads: (self), (self, dim, keepdim), (self, other). */
+/* Overloads: (self), (self, other), (self, dim, keepdim). */
 static rl_status max_or_min(rl_call *c, rl_result *r, bool max)
 {
     rl_tensor *x = c->args[0].t, *out = NULL, *indices = NULL;
@@ -72,7 +72,7 @@ static rl_status max_or_min(rl_call *c, rl_result *r, bool max)
     char label[8] = {name[0], name[1], name[2], '(', ')', ':', 0};
     rl_status st;
     int axis;
-    if (c->overload == 2) {
+    if (c->overload == 1) {
         rl_operand a = rl_operand_tensor(x), b = {.t = c->args[1].t, .s = c->args[1].s};
         st = max ? rl_maximum(a, b, &out) : rl_minimum(a, b, &out);
         return rl_give(st, out, r);

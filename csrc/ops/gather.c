@@ -15,7 +15,7 @@ static int64_t size_of(const rl_tensor *t, int d) { return t->ndim ? t->shape[d]
 
 static rl_status check_index(const rl_tensor *x, const rl_tensor *index, const char *op)
 {
-    if (index->dtype != RL_I64 && index->dtype != RL_I32)
+    if (index->numel && index->dtype != RL_I64 && index->dtype != RL_I32)
         return rl_fail(RL_ERR_RUNTIME, "%s(): Expected dtype int32/int64 for index", op);
     if (index->numel && dims_of(x) != dims_of(index))
         return rl_fail(RL_ERR_RUNTIME, "Index tensor must have the same number of dimensions as %s tensor", strcmp(op, "gather")
@@ -88,7 +88,7 @@ rl_status rl_op_gather(rl_call *c, rl_result *r)
 static rl_status along_dim(rl_tensor *x, rl_tensor *index, int axis, rl_tensor **out)
 {
     int64_t shape_x[RL_MAX_NDIM], shape_i[RL_MAX_NDIM];
-    rl_tensor *wide = NULL, *wide_index = NULL;
+    rl_tensor *wide = NULL, *wide_index = NULL, *start = NULL;
     rl_status st = RL_OK;
     for (int d = 0; d < x->ndim; d++) {
         int64_t a = x->shape[d], b = index->shape[d];
@@ -100,18 +100,20 @@ static rl_status along_dim(rl_tensor *x, rl_tensor *index, int axis, rl_tensor *
         shape_i[d] = d == axis || b != 1 ? b : a;
     }
     RL_TRY(rl_expand(x, x->ndim, shape_x, &wide));
-    RL_TRY(rl_expand(index, x->ndim, shape_i, &wide_index));
+    RL_TRY(rl_index_from_start(index, x->shape[axis], &start));
+    RL_TRY(rl_expand(start, x->ndim, shape_i, &wide_index));
     RL_TRY(rl_gather(wide, axis, wide_index, out));
 fail:
     rl_tensor_release(wide);
     rl_tensor_release(wide_index);
+    rl_tensor_release(start);
     return st;
 }
 
 /* (self, indices, int? dim=None) */
 rl_status rl_op_take_along_dim(rl_call *c, rl_result *r)
 {
-    rl_tensor *x = c->args[0].t, *index = c->args[1].t, *flat = NULL, *flat_index = NULL, *out = NULL;
+    rl_tensor *x = c->args[0].t, *index = c->args[1].t, *flat = NULL, *flat_index = NULL, *start = NULL, *out = NULL;
     rl_status st = RL_OK;
     int64_t all = -1;
     int axis;
@@ -128,8 +130,10 @@ rl_status rl_op_take_along_dim(rl_call *c, rl_result *r)
     }
     RL_TRY(rl_reshape(x, 1, &all, &flat));
     RL_TRY(rl_reshape(index, 1, &all, &flat_index));
-    RL_TRY(rl_gather(flat, 0, flat_index, &out));
+    RL_TRY(rl_index_from_start(flat_index, x->numel, &start));
+    RL_TRY(rl_gather(flat, 0, start, &out));
 fail:
+    rl_tensor_release(start);
     rl_tensor_release(flat);
     rl_tensor_release(flat_index);
     return rl_give(st, out, r);

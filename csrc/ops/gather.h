@@ -13,6 +13,7 @@ rl_status rl_scatter_reduce(rl_tensor *x, int64_t dim, rl_tensor *index, rl_tens
 
 /* select.c */
 rl_status rl_index_fill(rl_tensor *x, int64_t dim, rl_tensor *index, rl_scalar value, rl_tensor **out);
+rl_status rl_index_from_start(rl_tensor *index, int64_t size, rl_tensor **out); /* -1 becomes size - 1; int64, unrecorded */
 rl_status rl_put(rl_tensor *x, rl_tensor *index, rl_tensor *src, bool accumulate, rl_tensor **out);
 /* Adds the rows of g at indices into zeros, passing over rows of `padding` (-1: none). */
 rl_status rl_embedding_rows(rl_tensor *zeros, rl_tensor *g, rl_tensor *indices, int64_t padding);

@@ -49,6 +49,8 @@ static rl_status need_mask(const rl_tensor *mask, const char *op)
 {
     if (mask->dtype == RL_BOOL)
         return RL_OK;
+    if (op[7] == 's' && op[8] == 'c')
+        return rl_fail(RL_ERR_RUNTIME, "masked_scatter_ only supports boolean masks, but got mask with dtype %s", rl_dtype_name((rl_dtype)mask->dtype));
     return rl_fail(RL_ERR_RUNTIME, "%s: expected BoolTensor for mask, but got %s", op, rl_scalar_type_text((rl_dtype)mask->dtype));
 }
 

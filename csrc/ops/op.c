@@ -78,6 +78,28 @@ static rl_status invoke_elementwise(rl_call *c, const rl_op *op, rl_result *r)
 }
 
 /* ---- in place and out= of everything else ---- */
+/* What the node keeps of self is about to be overwritten: a copy stays instead. */
+static rl_status keep_saved_self(rl_node *n, const rl_tensor *self)
+{
+    for (int k = 0; n && k < n->nsaved; k++) {
+        rl_saved *s = &n->saved[k];
+        rl_tensor *kept;
+        if (s->tensor != self || s->output_nr >= 0)
+            continue;
+        bool old = rl_grad_off();
+        rl_status st = rl_clone(s->tensor, RL_FORMAT_PRESERVE, &kept);
+        rl_grad_restore(old);
+        RL_RETURN(st);
+        rl_tensor_clear(&s->tensor);
+        rl_version_release(s->version);
+        s->version = NULL;
+        st = rl_node_save(n, k, kept, -1);
+        rl_tensor_release(kept);
+        RL_RETURN(st);
+    }
+    return RL_OK;
+}
+
 static rl_status write_in_place(rl_call *c, const rl_op *op, rl_op_fn function, rl_result *r)
 {
     rl_status st;
@@ -93,6 +115,7 @@ static rl_status write_in_place(rl_call *c, const rl_op *op, rl_op_fn function, 
         RL_FAIL(RL_ERR_RUNTIME, "result type %s can't be cast to the desired output type %s", rl_dtype_table[t->dtype].scalar_type, rl_dtype_table[self->dtype].scalar_type);
     if (!rl_tensor_same_shape(t, self))
         RL_FAIL(RL_ERR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s", rl_shape_text(self->ndim, self->shape), rl_shape_text(t->ndim, t->shape));
+    RL_TRY(keep_saved_self(t->grad_fn, self));
     RL_TRY(rl_copy_raw(self, t));
     RL_TRY(rl_inplace_rebase(self, t->grad_fn, t->output_nr));
     r->t[r->n++] = rl_tensor_retain(self);

@@ -160,8 +160,8 @@ rl_status rl_op_index_copy(rl_call *c, rl_result *r)
     return rl_give(st, out, r);
 }
 
-/* Numbers from the end become numbers from the start: index_fill takes both. */
-static rl_status from_start(rl_tensor *index, int64_t size, rl_tensor **out)
+/* Numbers from the end become numbers from the start: index_fill and take_along_dim take both. */
+rl_status rl_index_from_start(rl_tensor *index, int64_t size, rl_tensor **out)
 {
     rl_tensor *wide = NULL, *negative = NULL, *moved = NULL;
     rl_operand zero = {.s = rl_scalar_int(0)}, n = {.s = rl_scalar_int(size)};
@@ -193,7 +193,7 @@ static rl_status index_fill(rl_tensor *x, int64_t dim, rl_tensor *index, rl_scal
     shape[k.at.axis] = index->numel;
     if (tensor)
         RL_TRY(rl_item(tensor, &value));
-    RL_TRY(from_start(index, k.at.n, &start));
+    RL_TRY(rl_index_from_start(index, k.at.n, &start));
     RL_TRY(rl_full(x->ndim ? x->ndim : 1, shape, value, (rl_dtype)x->dtype, rl_tensor_device(x), &rows));
     bool grad = rl_grad_off();
     st = rl_clone(x, RL_FORMAT_CONTIGUOUS, &o);

@@ -220,11 +220,11 @@ def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = F
 
 # ---- histograms ----
 
-def _ends(x: Tensor, low: float, high: float) -> tuple[float, float]:
+def _ends(x: Tensor, low: float, high: float, around: float) -> tuple[float, float]:
     if low == high and x.numel():
         low, high = float(x.min()), float(x.max())
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - around, high + around
     return low, high
 
 
@@ -235,7 +235,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     if not input.is_floating_point():
         raise NotImplementedError(f'"histogram_cpu" not implemented for \'{str(input.dtype).rpartition(".")[2]}\'')
     x = input.detach().reshape(-1)
-    low, high = _ends(x, float(min), float(max))
+    low, high = _ends(x, float(min), float(max), 1)
     if not (low < high and abs(low) != float("inf") and abs(high) != float("inf")):
         raise RuntimeError(f"torch.histc: {'max must be larger than min' if low > high else f'range of [{low:g}, {high:g}] is not finite'}")
     x = x[(x >= low) & (x <= high)]
@@ -250,7 +250,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _ends(x, *(range or (0.0, 0.0)))
+        low, high = _ends(x, *(range or (0.0, 0.0)), 0.5)
         edges = rushlight.linspace(low, high, bins + 1, dtype=input.dtype)
     inside = (x >= edges[0]) & (x <= edges[-1])
     at = (searchsorted(edges, x[inside], right=True) - 1).clamp_max(edges.numel() - 2)

@@ -19,7 +19,12 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:
             continue
-        if given.dim() > 1 or given.numel() != x.shape[1]:
+        if given.dim() > 1:
+            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {given.dim()} dimensions")
+        if given.is_floating_point() != (name == "aweights"):
+            raise RuntimeError(f"cov(): expected {name} to have {'integral' if name == 'fweights' else 'floating point'} dtype but got {name} "
+                               f"with {given.dtype} dtype")
+        if given.numel() != x.shape[1]:
             raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got "
                                f"{given.numel()} != "
                                f"{x.shape[1]}")
@@ -36,7 +41,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     factor = max(factor, 0) if w is None else factor.clamp_min(0)
     centred = x - mean
     result = (centred if w is None else centred * w) @ centred.T / factor
-    return result.squeeze() if input.dim() < 2 else result
+    return result.squeeze()
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -98,11 +103,17 @@ def _gradient_along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tenso
     return rushlight.cat([first, inside, last], dim)
 
 
-def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """Numerical derivatives along dimensions: second order inside, edge_order at the ends. spacing: steps, or coordinates a dimension."""
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    for d in dims:
+        if not -input.dim() <= d < input.dim():
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim()}, {input.dim() - 1}], but got {d})")
+        if [e % input.dim() for e in dims].count(d % input.dim()) > 1:
+            raise RuntimeError(f"dim {d % input.dim()} appears multiple times in the list of dims")
+    spacing = 1 if spacing is None else spacing
     steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar, or it's spacing and dim arguments to have the "

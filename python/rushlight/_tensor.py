@@ -229,7 +229,7 @@ def _composed(name: str) -> Callable[..., Any]:
 def _composed_in_place(name: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         from . import functional
-        return self.copy_(getattr(functional, name)(self, *args, **kwargs))
+        return self.copy_(getattr(functional, name)(self.clone(), *args, **kwargs))
 
     return method
 

@@ -102,7 +102,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 def _split_along(name: str, least: int, input: Tensor, how: Any, dim: int) -> list[Tensor]:
     if input.dim() < least:
-        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor "
+        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
                            f"with "
                            f"{input.dim()} dimensions!")
     if isinstance(how, int):
@@ -172,6 +172,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if not isinstance(indices, Tensor) or indices.is_floating_point() or indices.dtype == rushlight.bool:
         raise ValueError(f"expected 'indices' to be integer dtype, but got {getattr(indices, 'dtype', type(indices))}")
     sizes = [shape] if isinstance(shape, int) else list(shape)
+    indices = indices.to(rushlight.int64)
     if any(s < 0 for s in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     coordinates = []
@@ -227,11 +228,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty(0)
+        return input[:0]
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.numel()), r))
-    index = rushlight.tensor(rows, dtype=rushlight.int64).reshape(len(rows), r)
-    return input[index] if rows else input.new_empty((0, r))
+    return input[rushlight.tensor(rows, dtype=rushlight.int64).reshape(len(rows), r)]
 
 
 def block_diag(*tensors: Any) -> Tensor:

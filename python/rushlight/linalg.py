@@ -6,7 +6,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
-from .functional import chain_matmul, vander
+from .functional import chain_matmul
 from .functional import cross as _cross
 
 __all__ = ["cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vander", "vecdot", "vector_norm"]
@@ -72,10 +72,23 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return A.diagonal(offset, dim1, dim2)
 
 
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 … N - 1 of the elements in the last dimension: (*, n) gives (*, n, N)."""
+    n = x.shape[-1] if N is None else N
+    if n <= 1 and N is not None:
+        raise RuntimeError("N must be greater than 1.")
+    wide = x.unsqueeze(-1).expand(*x.shape, n)
+    return _C.cat([wide.new_ones((*x.shape, 1)), wide[..., 1:]], -1).cumprod(-1)
+
+
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """The cross product along dim, of size 3."""
     if input.dim() != other.dim():
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    if not -input.dim() <= dim < input.dim():
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim()}, {input.dim() - 1}], but got {dim})")
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}")
     return _cross(input, other, dim, out=out)
 
 
@@ -108,7 +121,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if n == 0:
         eye = A.new_zeros(A.shape[-1], A.shape[-1])
         eye.diagonal().fill_(1)
-        return _into(eye.expand(A.shape).clone(), out)
+        return _into(A.where(A.new_zeros((), dtype=_C.bool), eye), out)  # the gradient of A is 0
     result, square = None, A
     while n:
         if n & 1:
