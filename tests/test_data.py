@@ -1,4 +1,4 @@
-"""utils.data without worker processes: data sets, samplers, collating, DataLoader's options, order and resuming. Orders are PyTorch 2.13's."""
+"""utils.data without worker processes: data sets, samplers, collating, DataLoader's options, order and resuming. Orders are PyTorch's."""
 import collections
 import re
 
@@ -133,7 +133,8 @@ def test_default_collate():
     point = collections.namedtuple("point", "x y")
     c = D.default_collate
     assert plain(c([rl.ones(2), rl.zeros(2)])) == [[1.0, 1.0], [0.0, 0.0]]
-    assert c([1.5, 2]).dtype == rl.float64 and c([1, 2]).dtype == rl.int64 and c([True, False]).dtype == rl.bool and c(["a", "b"]) == ["a", "b"]
+    assert c([1.5, 2]).dtype == rl.float64 and c([1, 2]).dtype == rl.int64 and c([True, False]).dtype == rl.bool
+    assert c(["a", "b"]) == ["a", "b"]
     assert plain(c([{"a": 1, "b": [2, 3]}, {"a": 4, "b": [5, 6]}])) == {"a": [1, 4], "b": [[2, 5], [3, 6]]}
     assert type(c([(1, 2), (3, 4)])) is list and isinstance(c([point(1, 2), point(3, 4)]), point)
     assert plain(c([np.float32(1), np.float32(2)])) == [1.0, 2.0] and c([np.float32(1)]).dtype == rl.float32

@@ -96,7 +96,8 @@ def test_errors():
                        (lambda: init.calculate_gain("leaky_relu", True), "negative_slope True not a valid number"),
                        (lambda: init.xavier_uniform_(rl.empty(3)),
                         "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"),
-                       (lambda: init.kaiming_normal_(rl.empty(3, 3), mode="x"), "Mode x not supported, please use one of ['fan_in', 'fan_out']"),
+                       (lambda: init.kaiming_normal_(rl.empty(3, 3), mode="x"), "Mode x not supported, please use one of ['fan_in', "
+                                                                                "'fan_out']"),
                        (lambda: init.eye_(rl.empty(3)), "Only tensors with 2 dimensions are supported"),
                        (lambda: init.sparse_(rl.empty(3), 0.1), "Only tensors with 2 dimensions are supported"),
                        (lambda: init.dirac_(rl.empty(3)), "Only tensors with 3, 4, or 5 dimensions are supported"),

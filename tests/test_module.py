@@ -156,8 +156,7 @@ def test_registration_errors():
         m.register_parameter("p", 3)
     with raises(TypeError, "cannot assign 'int' object to buffer 'p' (torch Tensor or None required)"):
         m.register_buffer("p", 3)
-    with pytest.raises(TypeError, match="cannot assign 'torch.FloatTensor' object to parameter 'p'" if rl.ones(1).type() == "torch.FloatTensor"
-                       else "object to parameter 'p'"):
+    with pytest.raises(TypeError, match="cannot assign '.*FloatTensor' object to parameter 'p'"):
         m.register_parameter("p", rl.ones(1))
     assert one.is_leaf
 
@@ -250,8 +249,8 @@ def test_registration_hooks():
     for h in handles:
         h.remove()
     nn.Linear(1, 1)
-    assert seen == [("p", "weight"), ("p", "bias"), ("m", "a"), ("p", "weight"), ("m", "0"), ("m", "1"), ("m", "b"), ("p", "scale"), ("b", "count"),
-                    ("b", "scratch")]
+    assert seen == [("p", "weight"), ("p", "bias"), ("m", "a"), ("p", "weight"), ("m", "0"), ("m", "1"), ("m", "b"), ("p", "scale"),
+                    ("b", "count"), ("b", "scratch")]
 
 
 # ---- modes and conversion ----
@@ -451,7 +450,8 @@ def test_backward_hook_errors():
     with m.register_full_backward_hook(lambda mod, gi, go: (1, 2)):
         with pytest.raises(RuntimeError, match="Backward hook returned an invalid number of grad_input, got 2, but expected 1"):
             m(x).sum().backward()
-    with raises(RuntimeError, "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."):
+    with raises(RuntimeError, "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of "
+                              "them."):
         m.register_backward_hook(lambda *a: None)
 
 
@@ -519,7 +519,8 @@ def test_load_errors_list_everything_and_change_nothing():
     assert str(e.value).replace(size, "Size") == (
         'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "count", "a.bias". '
         '\n\tUnexpected key(s) in state_dict: "extra", "b.7.weight". '
-        "\n\tsize mismatch for a.weight: copying a param with shape Size([5, 5]) from checkpoint, the shape in current model is Size([3, 2]).")
+        "\n\tsize mismatch for a.weight: copying a param with shape Size([5, 5]) from checkpoint, the shape in current model is Size([3, "
+        "2]).")
     if rl.__name__ == "rushlight":
         assert net.scale.item() == 1
     with raises(TypeError, "Expected state_dict to be dict-like, got <class 'int'>."):

@@ -110,7 +110,8 @@ def test_errors_of_options():
             (lambda: nn.Dropout(1.5), ValueError, "dropout probability has to be between 0 and 1, but got 1.5"),
             (lambda: F.dropout(x64, -0.5), ValueError, "dropout probability has to be between 0 and 1, but got -0.5"),
             (lambda: nn.Bilinear(0, 1, 1), ValueError, "in1_features must be > 0, but got (in1_features=0)"),
-            (lambda: nn.Unflatten(1, (2, "a")), TypeError, "unflattened_size must be tuple of ints, but found element of type str at pos 1"),
+            (lambda: nn.Unflatten(1, (2, "a")), TypeError, "unflattened_size must be tuple of ints, but found element of type str at pos "
+                                                           "1"),
             (lambda: nn.Unflatten(1, 3), TypeError, "unflattened_size must be a tuple of ints, but found type int"),
             (lambda: nn.TripletMarginLoss(margin=0), ValueError, "TripletMarginLoss: expected margin to be greater than 0, got 0 instead"),
             (lambda: nn.MultiMarginLoss(p=3), ValueError, "only p == 1 and p == 2 supported"),
@@ -202,7 +203,8 @@ def test_module_list():
     m.insert(0, nn.Tanh())
     assert len(m) == 5 and isinstance(m[-2], nn.ReLU) and len(m[1:3]) == 2 and isinstance(m[1:3], nn.ModuleList)
     del m[0]
-    assert repr(m) == lines("ModuleList(", "  (0-1): 2 x Linear(in_features=2, out_features=3, bias=True)", "  (2): ReLU()", "  (3): Tanh()", ")")
+    assert repr(m) == lines("ModuleList(", "  (0-1): 2 x Linear(in_features=2, out_features=3, bias=True)", "  (2): ReLU()",
+                            "  (3): Tanh()", ")")
     assert len(list(m.parameters())) == 4 and repr(nn.ModuleList()) == "ModuleList()"
     del m[1:]
     assert list(m._modules) == ["0"] and len(m + m) == 2
@@ -309,7 +311,8 @@ def test_layer_norm():
     close(rms(x64), X / np.sqrt((X**2).mean(-1, keepdims=True) + np.finfo(np.float64).eps))
     close(nn.RMSNorm(8, eps=0.1).double()(x64), X / np.sqrt((X**2).mean(-1, keepdims=True) + 0.1))
     assert repr(nn.RMSNorm((2, 3))) == "RMSNorm((2, 3), eps=None, elementwise_affine=True)"
-    with pytest.raises(RuntimeError, match=re.escape("Given normalized_shape=[7], expected input with shape [*, 7], but got input of size[2, 8]")):
+    with pytest.raises(RuntimeError, match=re.escape("Given normalized_shape=[7], expected input with shape [*, 7], but got input of "
+                                                     "size[2, 8]")):
         F.layer_norm(x64, (7,))
 
 
@@ -357,7 +360,8 @@ LOSSES = [
     (nn.MultiMarginLoss, {"p": 2, "margin": 0.5}, (A, np.array([1, 3])),
      np.array([sum(max(0, 0.5 - A[r, y] + A[r, j]) ** 2 for j in range(4) if j != y) / 4 for r, y in ((0, 1), (1, 3))])),
     (nn.MultiLabelMarginLoss, {}, (OFF, np.array([[3, 0, -1, 1], [2, -1, 0, 0]])),
-     np.array([sum(max(0, 1 - OFF[r, y] + OFF[r, j]) for y in ys for j in range(4) if j not in ys) / 4 for r, ys in ((0, (3, 0)), (1, (2,)))])),
+     np.array([sum(max(0, 1 - OFF[r, y] + OFF[r, j]) for y in ys for j in range(4) if j not in ys) / 4
+               for r, ys in ((0, (3, 0)), (1, (2,)))])),
     (nn.TripletMarginLoss, {}, (A, B, P),
      np.maximum(0, np.linalg.norm(A - B + 1e-6, axis=1) - np.linalg.norm(A - P + 1e-6, axis=1) + 1)),
     (nn.TripletMarginLoss, {"swap": True, "p": 1.0}, (A, B, P),

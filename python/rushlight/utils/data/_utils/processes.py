@@ -4,12 +4,14 @@ import multiprocessing
 import multiprocessing.connection
 import queue
 import signal
+import socket
 import threading
 import time
 import warnings
 from multiprocessing.reduction import ForkingPickler
 from pickle import PicklingError
 
+from .channel import Receiver
 from .worker import MP_STATUS_CHECK_INTERVAL, _worker_loop
 
 PIPE_BYTES = 48 * 1024  # unanswered requests that surely fit a pipe: writing them cannot block
@@ -69,10 +71,11 @@ class _Worker:
 
     def __init__(self, context, number: int, args, inherited) -> None:
         request_reader, request_writer = context.Pipe(duplex=False)
-        self.results, result_writer = context.Pipe(duplex=False)
+        result_reader, result_writer = socket.socketpair()
+        self.results = Receiver(result_reader)
         self.requests = _Requests(request_writer)
         self.number, self.asked, self.active = number, collections.OrderedDict(), True
-        to_close = [*inherited, request_writer, self.results] if context.get_start_method() == "fork" else []
+        to_close = [*inherited, request_writer, result_reader] if context.get_start_method() == "fork" else []
         make_fetcher, dataset, base_seed, init_fn, count, iterable = args
         self.process = context.Process(target=_worker_loop, daemon=True, args=(
             make_fetcher, dataset, request_reader, result_writer, to_close, base_seed, init_fn, number, count, iterable))
@@ -122,7 +125,7 @@ class _Workers:
         self.list: list[_Worker] = []
         try:
             for i in range(count):
-                inherited = [end for w in self.list for end in (w.requests.pipe, w.results)]
+                inherited = [end for w in self.list for end in (w.requests.pipe, w.results.sock)]
                 self.list.append(_Worker(context, i, (make_fetcher, dataset, base_seed, init_fn, count, iterable), inherited))
         except BaseException:
             self.close()
@@ -147,7 +150,7 @@ class _Workers:
                 message = w.results.recv()
                 w.requests.answered()
                 return message
-        except (EOFError, ConnectionError, FileNotFoundError) as e:
+        except (EOFError, ConnectionError) as e:
             w.active = False
             raise RuntimeError(w.describe_death()) from e
         w.active = False

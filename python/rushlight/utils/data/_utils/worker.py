@@ -1,7 +1,7 @@
 """The loop of a worker process, and what it sends: batches, ends of streams, exceptions.
 
-A worker has two pipes of its own, one for numbers and one for batches: no lock is shared, so that a worker killed at any moment cannot
-block another, and the end of a pipe tells at once that its other side has died.
+A worker has a pipe for numbers and a channel for batches of its own: no lock is shared, so that a worker killed at any moment cannot
+block another, and the end of a channel tells at once that its other side has died.
 """
 import os
 import random
@@ -185,8 +185,10 @@ def _send(results, idx, data, where: str) -> None:
 def _worker_loop(make_fetcher, dataset, requests, results, to_close, base_seed, init_fn, worker_id, num_workers, iterable) -> None:
     """Answers requests until None comes or the parent is gone. to_close: the parent's ends of pipes, inherited by a fork."""
     global _worker_info
+    from .channel import Sender
     for pipe in to_close:
         pipe.close()
+    results = Sender(results)
     parent = os.getppid()
     try:
         rushlight.set_num_threads(1)
