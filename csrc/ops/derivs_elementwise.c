@@ -211,7 +211,8 @@ static rl_status record_grad(const rl_node_class *cls, const rl_node *from, cons
     RL_RETURN(rl_node_new(cls, inputs, 1 + row->n, 1, 1 + row->n + (row->n == 1), &n));
     inherit(n, from, which);
     for (int k = 0; k < row->n; k++) {
-        bool reads = row->saves != RL_SAVE_CROSS || k != which;
+        /* of several operands, those that the derivative does not depend on have no edge, as in PyTorch's composed formulas */
+        bool reads = (row->saves != RL_SAVE_CROSS || k != which) && (row->n == 1 || !is_zero(second[from->row][second_index(row->n, which, k)]));
         if (row->saves == RL_SAVE_NONE || !reads || operand_edges[k].node == NULL)
             continue;
         n->edges[1 + k] = (rl_edge){rl_node_retain(operand_edges[k].node), operand_edges[k].nr};
