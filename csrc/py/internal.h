@@ -45,8 +45,10 @@ int rl_py_init_results(PyObject *m); /* result.c */
 const char *const *rl_result_fields(const char *op); /* the names of a row's several results, ends with NULL; NULL: none */
 
 PyObject *rl_py_binary_inplace(int op, PyObject *self, PyObject *other);
-extern _Thread_local int rl_py_override_off; /* > 0: __torch_function__ is off on this thread */
-extern _Thread_local PyObject *rl_py_modes;  /* a list of TorchFunctionMode objects, or NULL */
+/* Read without a call on every operator's way. */
+#define RL_DIRECT_TLS _Thread_local __attribute__((tls_model("initial-exec")))
+extern RL_DIRECT_TLS int rl_py_override_off; /* > 0: __torch_function__ is off on this thread */
+extern RL_DIRECT_TLS PyObject *rl_py_modes;  /* a list of TorchFunctionMode objects, or NULL */
 
 /* Never overrides: what most arguments are, found by comparing pointers. */
 static inline bool rl_py_plain(PyObject *o)

@@ -5,8 +5,8 @@
  */
 #include "internal.h"
 
-_Thread_local int rl_py_override_off;
-_Thread_local PyObject *rl_py_modes;
+RL_DIRECT_TLS int rl_py_override_off;
+RL_DIRECT_TLS PyObject *rl_py_modes;
 static _Thread_local int modes_off;
 static PyObject *disabled; /* _disabled_torch_function_impl: a class that has it overrides nothing */
 
