@@ -138,9 +138,22 @@ int rl_py_visit_hooks(const rl_hook *list, visitproc visit, void *arg)
 
 /* ---- the handle ---- */
 
+/* Borrowed: whoever holds the target holds it while the lock is held. */
+static PyObject *target_of(hook_object *h)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *o = NULL;
+    if (h->target && PyWeakref_GetRef(h->target, &o) > 0)
+        Py_DECREF(o);
+    return o;
+#else
+    return h->target ? PyWeakref_GetObject(h->target) : NULL;
+#endif
+}
+
 static rl_hook **list_of_target(hook_object *h)
 {
-    PyObject *o = h->target ? PyWeakref_GetObject(h->target) : NULL;
+    PyObject *o = target_of(h);
     rl_hook **list = NULL;
     int nr;
     if (!o || o == Py_None)
