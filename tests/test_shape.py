@@ -208,6 +208,41 @@ ERRORS = [
     ("rl.linspace(0, 1, -1)", RuntimeError, "number of steps must be non-negative"),
     ("rl.eye(-1)", RuntimeError, "n must be greater or equal to 0, got -1"),
     ("rl.empty_strided((2,), (1, 1))", RuntimeError, "dimensionality of sizes (1) must match dimensionality of strides (2)"),
+    ("x.repeat_interleave(rl.tensor([1, 2, 3]), 0, output_size=7)", RuntimeError, "allocated size does not match required size"),
+    ("x.repeat_interleave(rl.ones(3), 0)", NotImplementedError, "\"repeat_interleave_cpu\" not implemented for 'Float'"),
+    ("x.repeat_interleave(2**62)", RuntimeError, "overflow"),
+    ("rl.repeat_interleave(rl.ones(2, 2).long())", RuntimeError, "repeat_interleave only accept 1D vector as repeat"),
+    ("x.split([4, -1])", RuntimeError, "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=[4, -1]"),
+    ("x.split([2**63 - 1, 4])", RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3"),
+    ("rl.tensor(1.).split(1)", RuntimeError, "split expects at least a 1-dimensional tensor"),
+    ("rl.tensor(1.).chunk(1)", RuntimeError, "chunk expects at least a 1-dimensional tensor"),
+    ("rl.tensor(1.).tensor_split(1)", RuntimeError, "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"),
+    ("x.tensor_split(rl.ones(2))", RuntimeError, "tensor_split expected tensor_indices_or_sections to have dtype of long"),
+    ("x.tensor_split(rl.ones(2, 2).long())", RuntimeError, "a zero-dimensional or one-dimensional tensor, but got a tensor with 2 dims"),
+    ("x.slice_scatter(x[:1], 0, 1)", RuntimeError, "expected src to have a size equal to the slice of self. src size = [1, 4], slice size = [2, 4]"),
+    ("x.unfold(0, -1, 1)", RuntimeError, "size is -1 but must be >= 0"),
+    ("x.unflatten(1, (-1, -1))", RuntimeError, "only one dimension can be inferred"),
+    ("x.unflatten(1, ())", RuntimeError, "unflatten: sizes must be non-empty"),
+    ("x[0].adjoint()", RuntimeError, "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor."),
+    ("rl.tensor(1.)[0:1]", IndexError, "slice() cannot be applied to a 0-dim tensor."),
+    ("rl.tensor(1.).view(rl.int16)", RuntimeError, "self.dim() cannot be 0 to view Float as Short (different element sizes)"),
+    ("x[:, ::2].view(rl.int16)", RuntimeError, "self.stride(-1) must be 1 to view Float as Short (different element sizes), but got 2"),
+    ("x.flatten()[1:11].view(rl.float64)", RuntimeError, "self.storage_offset() must be divisible by 2 to view Float as Double"),
+    ("x.as_strided((2, 2), (3, 1)).view(rl.float64)", RuntimeError, "self.stride(0) must be divisible by 2 to view Float as Double"),
+    ("x.t().contiguous(memory_format=rl.preserve_format)", RuntimeError, "preserve memory format is unsupported by the contiguous operator"),
+    ("x.to(memory_format=rl.channels_last)", RuntimeError, "required rank 4 tensor to use channels_last format"),
+    ("rl.empty((2,), memory_format=rl.preserve_format)", RuntimeError, "unsupported memory format Preserve"),
+    ("x.detach().resize_(-1)", RuntimeError, "-1"),
+    ("x.detach().resize_(2**62, 2)", RuntimeError, "overflow"),
+    ("x.new_empty_strided((2,), (1, 1))", RuntimeError, "dimensionality of sizes (1) must match dimensionality of strides (2)"),
+    ("rl.arange(0, 5, 0.5, dtype=rl.int64)", ValueError, "step must be nonzero"),
+    ("rl.arange(0, 1e30, 1e-5)", RuntimeError, "invalid size, possible overflow?"),
+    ("rl.linspace(rl.ones(1), 2, 3)", RuntimeError, "linspace only supports 0-dimensional start and end tensors, but got start with 1"),
+    ("rl.tril_indices(-1, 3)", RuntimeError, "row must be non-negative, got-1"),
+    ("rl.triu_indices(3, 3, dtype=rl.float32)", NotImplementedError, "not implemented for 'Float'"),
+    ("rl.zeros([1] * 64).unsqueeze(0)", RuntimeError, "tensors have at most 64 dimensions, got 65"),
+    ("rl.zeros([1] * 64).unfold(0, 1, 1)", RuntimeError, "tensors have at most 64 dimensions, got 65"),
+    ("rl.zeros(3).diag(2**63 - 1)", RuntimeError, "out of range"),
     ("rl.zeros(2, dtype=rl.int64, out=rl.empty(0, dtype=rl.int32))", RuntimeError,
      "dtype Long does not match dtype of out parameter (Int)"),
 ]
@@ -266,6 +301,32 @@ def test_views_of_other_dtypes():
     assert x.view(rl.uint8).shape == (8,) and rl.zeros(2, 8, dtype=rl.uint8).view(rl.float64).shape == (2, 1)
     x.view(rl.int32)[0] = 0
     assert x.tolist() == [0.0, -2.0]
+
+
+def test_rarer_spellings():
+    x = rl.arange(12.0).reshape(3, 4)
+    assert rl.repeat_interleave(rl.tensor([1, 0, 2])).tolist() == [0, 2, 2]
+    assert [p.tolist() for p in rl.arange(5).tensor_split(rl.tensor([1, 3]))] == [[0], [1, 2], [3, 4]]
+    assert [p.numel() for p in rl.arange(5).tensor_split(rl.tensor(2))] == [3, 2]
+    assert rl.arange(2).unflatten(0, (1, -1)).flatten(0, 1).tolist() == [0, 1] and x[None].flatten(0, 1).shape == (3, 4)
+    assert x.to(rl.zeros(1, dtype=rl.int16)).dtype == rl.int16 and x.type_as(x) is x and x.contiguous(memory_format=rl.preserve_format) is x
+    assert rl.empty(2, 3, 4, 5, memory_format=rl.channels_last).stride() == (60, 1, 15, 3)
+    assert rl.linspace(rl.tensor(0.0), rl.tensor(2), 3).tolist() == [0, 1, 2]
+    assert x[:, :: 2**62].tolist() == x[:, :1].tolist() and x.unfold(0, 2, 2**62).shape == (1, 4, 2)
+    y = rl.arange(6.0)
+    y[::2].copy_(y[1:4])  # may overlap: the source is copied aside
+    assert y.tolist() == [1, 1, 2, 3, 3, 5]
+
+
+def test_read_only_memory_is_not_written():
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    with pytest.warns(UserWarning):
+        x = rl.from_numpy(a)
+    for write in (lambda: x.zero_(), lambda: x.fill_(1), lambda: x.copy_(rl.ones(3)), lambda: x.add_(1), lambda: rl.add(x, 1, out=x)):
+        with pytest.raises(RuntimeError, match="memory is read-only"):
+            write()
+    assert a.tolist() == [0, 1, 2]
 
 
 def test_arange_lengths_and_dtypes():
