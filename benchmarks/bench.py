@@ -298,7 +298,7 @@ def loader(T, workers):
 
     def run():
         n = 0
-        for x, y in dl:
+        for x, _ in dl:
             n += x.shape[0]
         return T.tensor(float(n))
     return run

@@ -23,7 +23,7 @@ points = torch.rand(256, 2) * 2 - 1
 inside = (points.pow(2).sum(1, keepdim=True) < 0.6).float()
 net = Net()
 optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-for epoch in range(20):
+for _ in range(20):
     for x, y in DataLoader(TensorDataset(points, inside), batch_size=64, shuffle=True):
         optimizer.zero_grad()
         loss = F.binary_cross_entropy_with_logits(net(x), y)

@@ -110,5 +110,5 @@ def main(arguments: list[str]) -> int:
     else:
         for f in findings:
             print(f"{f.file}:{f.line}: {f.name} is not in rushlight" + (f"; the nearest name is {f.nearest}" if f.nearest else ""))
-        print(f"{len(findings)} missing name{'' if len(findings) == 1 else 's'} in {len(files)} file{'' if len(files) == 1 else 's'}", file=sys.stderr)
+        print(f"missing names: {len(findings)}, files: {len(files)}", file=sys.stderr)
     return 1 if findings else 0
