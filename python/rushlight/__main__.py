@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
     if sys.flags.ignore_environment or sys.flags.isolated:
         print("rushlight run: the interpreter ignores PYTHONPATH (-E or -I), so the script would not find rushlight", file=sys.stderr)
         return 2
-    flags = subprocess._args_from_interpreter_flags()
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # what multiprocessing uses, too
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *flags, *arguments], _environment())

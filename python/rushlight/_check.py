@@ -64,7 +64,7 @@ class _Names(ast.NodeVisitor):
         if node.level or not (node.module == "torch" or (node.module or "").startswith("torch.")):
             return
         for a in node.names:
-            self.used.append((node.lineno, node.module if a.name == "*" else f"{node.module}.{a.name}"))
+            self.used.append((node.lineno, str(node.module) if a.name == "*" else f"{node.module}.{a.name}"))
             self.bound[a.asname or a.name] = f"{node.module}.{a.name}"
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -82,7 +82,7 @@ def check_source(source: str, file: str = "<script>") -> list[Finding]:
     """The missing names of one script, in order of lines. Raises SyntaxError."""
     names = _Names()
     names.visit(ast.parse(source, file))
-    found = {}
+    found: dict[tuple[str, int], Finding] = {}
     for line, dotted in names.used:
         missing = lookup(dotted)
         if missing:
@@ -108,7 +108,8 @@ def main(arguments: list[str]) -> int:
     if as_json:
         print(json.dumps({"schema": 1, "missing": [asdict(f) for f in findings]}, indent=1))
     else:
-        for f in findings:
-            print(f"{f.file}:{f.line}: {f.name} is not in rushlight" + (f"; the nearest name is {f.nearest}" if f.nearest else ""))
+        for found in findings:
+            hint = f"; the nearest name is {found.nearest}" if found.nearest else ""
+            print(f"{found.file}:{found.line}: {found.name} is not in rushlight{hint}")
         print(f"missing names: {len(findings)}, files: {len(files)}", file=sys.stderr)
     return 1 if findings else 0

@@ -38,7 +38,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     else:
         a = aweights.to(x.dtype)
         factor = total - correction * (w * a).sum() / total
-    factor = max(factor, 0) if w is None else factor.clamp_min(0)
+    factor = max(factor, 0) if isinstance(factor, (int, float)) else factor.clamp_min(0)
     centred = x - mean
     result = (centred if w is None else centred * w) @ centred.T / factor
     return result.squeeze()

@@ -100,7 +100,7 @@ def atleast_3d(*tensors: Any) -> Any:
     return _atleast(tensors, _three)
 
 
-def _split_along(name: str, least: int, input: Tensor, how: Any, dim: int) -> list[Tensor]:
+def _split_along(name: str, least: int, input: Tensor, how: Any, dim: int) -> tuple[Tensor, ...]:
     if input.dim() < least:
         raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
                            f"with "
@@ -113,17 +113,17 @@ def _split_along(name: str, least: int, input: Tensor, how: Any, dim: int) -> li
     return input.tensor_split(how, dim)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> list[Tensor]:
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts along dimension 1 (0 of a vector), by count or by positions."""
     return _split_along("hsplit", 1, input, indices_or_sections, 0 if input.dim() == 1 else 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> list[Tensor]:
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts along dimension 0."""
     return _split_along("vsplit", 2, input, indices_or_sections, 0)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> list[Tensor]:
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Parts along dimension 2."""
     return _split_along("dsplit", 3, input, indices_or_sections, 2)
 

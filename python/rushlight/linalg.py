@@ -128,4 +128,5 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
             result = square if result is None else result @ square
         n >>= 1
         square = square @ square if n else square
+    assert result is not None  # n > 0 has a lowest bit
     return _into(result.clone() if result is A else result, out)

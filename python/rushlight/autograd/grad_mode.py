@@ -21,7 +21,8 @@ class _Mode:
 
     def __call__(self, func: Any) -> Any:
         if isinstance(func, type):
-            func.__init__ = self(func.__init__)
+            constructor: Any = func.__init__  # type: ignore[misc]
+            setattr(func, "__init__", self(constructor))  # noqa: B010  (a class: its constructor runs in the mode)
             return func
         code = getattr(func, "__code__", None)
         if code is not None and code.co_flags & _IS_GENERATOR:

@@ -36,7 +36,8 @@ def _entry(name: str, file_position: int) -> zipfile.ZipInfo:
 
 def _put(archive: zipfile.ZipFile, name: str, data) -> None:
     """Writes one entry. Above 4 GiB zip64 fields move the data, and only the alignment is lost."""
-    archive.writestr(_entry(name, archive.fp.tell()), data)
+    position = archive.fp.tell() if archive.fp else 0
+    archive.writestr(_entry(name, position), data)
 
 
 def _host_bytes(span: Span) -> memoryview:
@@ -217,7 +218,7 @@ class _Storages:
             return rl.empty(0, dtype=rl.uint8)
         if self.mapped is not None:
             return rl.frombuffer(self.mapped, dtype=rl.uint8, count=n, offset=self.archive.data_offset(entry))
-        data = rl.empty(n, dtype=rl.uint8)
+        data: Any = rl.empty(n, dtype=rl.uint8)
         self.archive.read_into(entry, memoryview(data))
         return data
 

@@ -301,7 +301,8 @@ def _two_lines(r: Reader) -> None:
 
 
 _STEPS = {
-    b"\x80": _check_protocol, b"}": lambda r: r._push({}), b"]": lambda r: r._push([]), b")": lambda r: r._push(()), b"\x8f": lambda r: r._push(set()),
+    b"\x80": _check_protocol, b"}": lambda r: r._push({}), b"]": lambda r: r._push([]), b")": lambda r: r._push(()),
+    b"\x8f": lambda r: r._push(set()),
     b"(": lambda r: r._push(_MARK), b"N": lambda r: r._push(None), b"\x88": lambda r: r._push(True), b"\x89": lambda r: r._push(False),
     b"K": lambda r: r._push(r._number("<B")), b"M": lambda r: r._push(r._number("<H")), b"J": lambda r: r._push(r._number("<i")),
     b"G": lambda r: r._push(r._number(">d")),

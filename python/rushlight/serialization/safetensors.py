@@ -38,7 +38,8 @@ def _checked(obj: Any) -> dict[str, Any]:
 
 def write(obj: Any, file, file_name: str) -> None:
     tensors = sorted(_checked(obj).items(), key=lambda kv: (-kv[1].element_size(), kv[0]))
-    header, at, parts = {"__metadata__": {"format": "pt"}}, 0, []
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    at, parts = 0, []
     for key, t in tensors:
         flat = t.detach().cpu().contiguous().view(-1)
         size = flat.numel() * t.element_size()
@@ -113,7 +114,7 @@ def read(file, map_location, mmap: bool, name: str) -> dict[str, Any]:
 def _bytes(file, at: int, n: int, mapped):
     if mapped is not None and n:
         return rl.frombuffer(mapped, dtype=rl.uint8, count=n, offset=at)
-    data = rl.empty(n, dtype=rl.uint8)
+    data: Any = rl.empty(n, dtype=rl.uint8)
     file.seek(at)
     view = memoryview(data) if n else memoryview(b"")
     while len(view):

@@ -27,7 +27,8 @@ class Span:
     """The bytes [start, end) of one storage that saved tensors reach, and its key in the archive."""
 
     def __init__(self, storage, key: int):
-        self.storage, self.key, self.start, self.end = storage, str(key), None, 0
+        self.storage, self.key, self.end = storage, str(key), 0
+        self.start: int | None = None
 
     def cover(self, start: int, end: int) -> None:
         self.start = start if self.start is None else min(self.start, start)
@@ -301,6 +302,6 @@ def _emit_float(w: Writer, v: float) -> None:
     w.out += b"G" + struct.pack(">d", v)
 
 
-_EMIT = {bool: _emit_bool, type(None): _emit_none, float: _emit_float, int: Writer._int, str: Writer._str, bytes: Writer._bytes,
+_EMIT: dict[type, Any] = {bool: _emit_bool, type(None): _emit_none, float: _emit_float, int: Writer._int, str: Writer._str, bytes: Writer._bytes,
          bytearray: Writer._bytearray, complex: Writer._complex, list: Writer._list, tuple: Writer._tuple, dict: Writer._dict,
          OrderedDict: Writer._ordered_dict, Counter: Writer._counter, set: Writer._set}
