@@ -217,9 +217,19 @@ def test_the_list_of_overloads():
     assert str(e.value) == (
         "max() received an invalid combination of arguments - got (Tensor, int, int, int, int), but expected one of:\n"
         " * (Tensor input, *, Tensor out = None)\n"
+        " * (Tensor input, Tensor other, *, Tensor out = None)\n"
         " * (Tensor input, int dim, bool keepdim = False, *, tuple of Tensors out = None)\n"
-        "      didn't match because some of the arguments have invalid types: (Tensor, int, !int!, !int!, !int!)\n"
-        " * (Tensor input, Tensor other, *, Tensor out = None)\n")
+        "      didn't match because some of the arguments have invalid types: (Tensor, int, !int!, !int!, !int!)\n")
+
+
+def test_the_order_of_overloads_does_not_depend_on_the_table():
+    """A 0-dim tensor may stand for a number; the overload that takes a tensor comes first."""
+    a, b = rl.tensor([1.0, 5.0]), rl.tensor(2)
+    assert rl.max(a, b).tolist() == [2.0, 5.0] and rl.maximum(a, b).tolist() == [2.0, 5.0]
+    assert rl.max(a, 0).values.item() == 5.0
+    for f in (rl.remainder, rl.bitwise_and, rl.xlogy, rl.bitwise_left_shift):
+        with pytest.raises(TypeError):
+            f(2, 3)
 
 
 def test_a_bad_call_changes_nothing():

@@ -350,7 +350,7 @@ static int bind_one(const rl_signature *s, PyObject *self, PyObject *const *args
         at += positional;
         left -= !positional;
     }
-    return at == nargs && left == 0;
+    return at == nargs && left == 0 && (!s->needs_tensor || call->args[0].t || call->args[1].t);
 }
 
 bool rl_bind(const rl_overloads *o, const rl_op *op, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f,

@@ -18,18 +18,21 @@ static bool listed(const char *name, const char *const *list)
     return false;
 }
 
+/* The rows of which both operands may be numbers: add(1, 2). */
+static const char *const both_numbers[] = {"add", "sub", "mul", "div", "floor_divide", NULL};
+
 /* `first`: of the operands. An in-place name ends with '_', which does not matter here. */
 bool rl_takes_number(const rl_op *op, bool first, const char *param)
 {
-    static const char *const also_first[] = {"add", "sub", "mul", "div", "subtract", "multiply", "divide", "true_divide", "floor_divide", "remainder",
-                                             "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "xlogy", NULL};
+    static const char *const also_first[] = {"remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+                                             "xlogy", NULL};
     static const char *const tensors_only[] = {"maximum", "minimum", "fmax", "fmin", "atan2", "arctan2", "hypot", "logaddexp", "logaddexp2", "nextafter",
                                                "logical_and", "logical_or", "logical_xor", "gcd", "lcm", NULL};
     static const char *const others[] = {"where", "masked_fill", "fill_", "copy_", "index_fill", NULL};
     if (!op)
         return false;
     if (op->kind == RL_ROW_BINARY)
-        return first ? listed(op->name, also_first) : !listed(op->name, tensors_only);
+        return first ? listed(op->name, also_first) || listed(op->name, both_numbers) : !listed(op->name, tensors_only);
     if (op->kind == RL_ROW_TERNARY)
         return false;
     return !first && listed(op->name, others);
@@ -309,6 +312,7 @@ static bool compile_one(reader *r, rl_signature *s, int overload)
             r->p++;
         skip_spaces(r);
     }
+    s->needs_tensor = r->op && r->op->kind == RL_ROW_BINARY && !listed(r->op->name, both_numbers);
     s->varargs = s->npos == 1 && s->params[0].type == RL_PT_INTS;
     if (r->op && !add_extras(r->op, r->form, s))
         return false;
@@ -336,6 +340,7 @@ static rl_overloads *compile(const rl_op *op, const char *name, const char *text
         }
         o->n += !method || o->v[o->n].receiver >= 0; /* pow(Scalar self, …) is no method of a tensor */
     }
+    rl_overloads_sort(o);
     return o;
 }
 

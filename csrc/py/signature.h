@@ -33,6 +33,7 @@ typedef struct rl_signature {
     int min_args;  /* parameters without a default */
     int receiver;  /* the slot that a method's self fills, -1 for functions */
     bool varargs;  /* f(2, 3) is f((2, 3)) */
+    bool needs_tensor; /* either of the first two may be a number, not both */
     rl_param *params;
     rl_arg *defaults; /* nargs */
 } rl_signature;
@@ -47,6 +48,8 @@ typedef struct rl_overloads {
 rl_overloads *rl_overloads_compile(const rl_op *op, const char *name, char form);
 /* From a text that belongs to no row: a C function's or method's own arguments. */
 rl_overloads *rl_overloads_compile_text(const char *name, const char *text, bool method);
+
+void rl_overloads_sort(rl_overloads *o); /* overload.c */
 
 /* Where the values of one call live. Made by rl_bind, undone by rl_frame_release whatever came of it. */
 #define RL_FRAME_INTS 40
