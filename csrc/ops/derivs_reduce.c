@@ -343,20 +343,12 @@ static void back_logcumsumexp(rl_deriv *d)
         return;
     if (x->ndim == 0 || x->numel == 0)
         return d_set(d, 0, g);
-    if (rl_state_get()->grad_mode) { /* differentiates again; far below the largest element it is less exact than the logarithms */
-        rl_tensor *most = NULL;
-        bool grad = rl_grad_off();
-        rl_status st = rl_amax(x, NULL, 0, false, &most);
-        rl_grad_restore(grad);
-        most = d_keep(d, st, most);
-        rl_tensor *scaled = d_mul(d, g, d_exp(d, d_sub(d, most, y)));
-        return d_set(d, 0, d_mul(d, d_exp(d, d_sub(d, x, most)), d_cumsum(d, scaled, dim, true)));
-    }
+    rl_tensor *nothing = d_eq_number(d, y, -INFINITY), *level = d_fill_where(d, y, nothing, 0); /* -inf - -inf would be NaN */
     for (int k = 0; k < 2; k++) {
         rl_tensor *one = k ? d_neg(d, g) : g;
-        rl_tensor *positive = d_lt_number(d, d_neg(d, one), 0);
+        rl_tensor *positive = d_lt_number(d, d_fill_where(d, d_neg(d, one), nothing, 0), 0);
         rl_tensor *logs = d_keep_where(d, d_log(d, d_keep_where(d, one, positive, 1)), positive, -INFINITY);
-        part[k] = d_exp(d, d_add(d, reverse_logcumsumexp(d, d_sub(d, logs, y), dim), x));
+        part[k] = d_exp(d, d_add(d, reverse_logcumsumexp(d, d_sub(d, logs, level), dim), x));
     }
     d_set(d, 0, d_sub(d, part[0], part[1]));
 }

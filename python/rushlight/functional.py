@@ -391,4 +391,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == 0:  # a count, whose gradient is 0
+        return difference.where(difference.new_zeros((), dtype=rushlight.bool), (difference != 0).to(difference.dtype)).sum(-1)
+    return norm(difference, p, -1)

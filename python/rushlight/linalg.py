@@ -77,6 +77,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     n = x.shape[-1] if N is None else N
     if n <= 1 and N is not None:
         raise RuntimeError("N must be greater than 1.")
+    x = x.reshape(1) if x.dim() == 0 else x
     wide = x.unsqueeze(-1).expand(*x.shape, n)
     return _C.cat([wide.new_ones((*x.shape, 1)), wide[..., 1:]], -1).cumprod(-1)
 
