@@ -17,6 +17,27 @@
 
 enum { LANES = 16 };
 
+/* Fewer than LANES elements in moves of fixed size: a call of memcpy costs more than the exponentials of a short row. */
+static inline void copy_part(void *to, const void *from, int64_t n, size_t size)
+{
+    char *d = to;
+    const char *s = from;
+    for (int64_t w = LANES / 2; w; w /= 2) {
+        size_t bytes = (size_t)w * size;
+        if (!(n & w))
+            continue;
+        switch (bytes) {
+        case 64: memcpy(d, s, 64); break;
+        case 32: memcpy(d, s, 32); break;
+        case 16: memcpy(d, s, 16); break;
+        case 8: memcpy(d, s, 8); break;
+        default: memcpy(d, s, 4);
+        }
+        d += bytes;
+        s += bytes;
+    }
+}
+
 #define ROWS_OF(T, S)                                                                       \
     static inline T fold_sum_##S(T *acc)                                                    \
     {                                                                                       \
@@ -75,11 +96,17 @@ enum { LANES = 16 };
             if (out)                                                                        \
                 memcpy(out + i, e, sizeof e);                                               \
         }                                                                                   \
-        for (; i < n; i++) {                                                                \
-            T v = m_exp_##S(x[i] - m);                                                      \
-            rest += v;                                                                      \
+        if (i < n) { /* in a whole vector; exp(-inf) in the spare lanes would cost 150 cycles */ \
+            T t[LANES];                                                                     \
+            for (int k = 0; k < LANES; k++)                                                 \
+                t[k] = m;                                                                   \
+            copy_part(t, x + i, n - i, sizeof(T));                                          \
+            for (int k = 0; k < LANES; k++)                                                 \
+                e[k] = m_exp_##S(t[k] - m);                                                 \
+            for (int k = 0; k < n - i; k++)                                                 \
+                rest += e[k];                                                               \
             if (out)                                                                        \
-                out[i] = v;                                                                 \
+                copy_part(out + i, e, n - i, sizeof(T));                                    \
         }                                                                                   \
         return fold_sum_##S(acc) + rest;                                                    \
     }

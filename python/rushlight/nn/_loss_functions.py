@@ -5,6 +5,8 @@ import warnings
 import rushlight
 from rushlight._C import Tensor
 
+from .functional import _n
+
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
            "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
            "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
@@ -37,11 +39,6 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
     return loss if code == 0 else loss.mean() if code == 1 else loss.sum()
 
 
-def _rows():
-    from .functional import _n
-    return _n
-
-
 def _warn_size(input: Tensor, target: Tensor) -> None:
     if target.size() != input.size():
         warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely "
@@ -56,7 +53,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, redu
         _warn_size(input, target)
     reduction = _reduction_of(size_average, reduce, reduction)
     if weight is None:
-        return _rows().mse_loss(input, target, _enum(reduction))
+        return _n.mse_loss(input, target, _enum(reduction))
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     loss = (input - target).square() * weight
@@ -69,7 +66,7 @@ def l1_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduc
         _warn_size(input, target)
     reduction = _reduction_of(size_average, reduce, reduction)
     if weight is None:
-        return _rows().l1_loss(input, target, _enum(reduction))
+        return _n.l1_loss(input, target, _enum(reduction))
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
     loss = (input - target).abs() * weight
@@ -82,10 +79,10 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average=None, reduce=None
         _warn_size(input, target)
     reduction = _reduction_of(size_average, reduce, reduction)
     if beta == 0.0:
-        return _rows().l1_loss(input, target, _enum(reduction))
+        return _n.l1_loss(input, target, _enum(reduction))
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    return _rows().smooth_l1_loss(input, target, _enum(reduction), beta)
+    return _n.smooth_l1_loss(input, target, _enum(reduction), beta)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
@@ -95,10 +92,10 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is None:
-        return _rows().huber_loss(input, target, _enum(reduction), delta)
+        return _n.huber_loss(input, target, _enum(reduction), delta)
     if weight.size() != input.size():
         raise ValueError("Weights and input must have the same size.")
-    loss = _rows().huber_loss(input, target, 0, delta) * weight
+    loss = _n.huber_loss(input, target, 0, delta) * weight
     return loss.sum() / weight.sum() if reduction == "mean" else _reduce(loss, reduction)
 
 
@@ -107,14 +104,14 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     """Of logits (N, C, *) or (C) with classes (N, *) or () or probabilities of the input's shape."""
     if size_average is not None or reduce is not None:
         reduction = _reduction_of(size_average, reduce, reduction)
-    return _rows().cross_entropy(input, target, weight, _enum(reduction), ignore_index, label_smoothing)
+    return _n.cross_entropy(input, target, weight, _enum(reduction), ignore_index, label_smoothing)
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100, reduce=None,
              reduction: str = "mean") -> Tensor:
     """-input[target] for log-probabilities (N, C, *) and classes (N, *)."""
     reduction = _reduction_of(size_average, reduce, reduction)
-    return _rows().nll_loss(input, target, weight, _enum(reduction), ignore_index)
+    return _n.nll_loss(input, target, weight, _enum(reduction), ignore_index)
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None,
@@ -127,7 +124,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
                          "they have the same size.")
     if weight is not None:
         weight = weight.expand(rushlight.broadcast_shapes(target.size(), weight.size()))
-    return _rows().binary_cross_entropy(input, target, weight, code)
+    return _n.binary_cross_entropy(input, target, weight, code)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, reduce=None,
@@ -136,7 +133,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     code = _enum(_reduction_of(size_average, reduce, reduction))
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    return _rows().binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
+    return _n.binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
 
 
 def kl_div(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -148,7 +145,7 @@ def kl_div(input: Tensor, target: Tensor, size_average=None, reduce=None, reduct
                       "size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the "
                       "next major "
                       "release.", stacklevel=2)
-    reduced = _rows().kl_div(input, target, _enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
+    reduced = _n.kl_div(input, target, _enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
     return reduced / input.size()[0] if reduction == "batchmean" and input.dim() != 0 else reduced
 
 
