@@ -559,8 +559,9 @@ static PyObject *asarray(PyObject *m, PyObject *const *args, Py_ssize_t nargs, P
     rl_device dev = o.has_device ? o.device : rl_tensor_device(t);
     bool change = d != (rl_dtype)t->dtype || !rl_device_same(dev, rl_tensor_device(t));
     if (a[3] == Py_False && shared && change) {
+        PyErr_Format(PyExc_ValueError, "can't alias tensor with %s", d != (rl_dtype)t->dtype ? "another dtype" : "another device");
         rl_tensor_release(t);
-        return PyErr_Format(PyExc_ValueError, "can't alias tensor with %s", d != (rl_dtype)t->dtype ? "another dtype" : "another device");
+        return NULL;
     }
     rl_status st = rl_to(t, d, dev, copy && shared, RL_FORMAT_PRESERVE, &out);
     rl_tensor_release(t);
