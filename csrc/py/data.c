@@ -114,7 +114,7 @@ static PyObject *gather_rows(PyObject *m, PyObject *const *args, Py_ssize_t narg
 }
 
 static PyMethodDef functions[] = {{"_gather_rows", (PyCFunction)(void (*)(void))gather_rows, METH_FASTCALL,
-                                   "_gather_rows(tensors, indices): the rows with these numbers of each tensor, or None when it is no plain copy."},
+                                   "_gather_rows(tensors, indices): the rows with these numbers of each tensor, or None: no plain copy."},
                                   {NULL, NULL, 0, NULL}};
 
 int rl_py_init_data(PyObject *m)

@@ -20,11 +20,11 @@ typedef struct module_object {
 } module_object;
 
 /* Interned names, in the order of name_texts. */
-enum { N_PARAMETERS, N_BUFFERS, N_MODULES, N_NONPERSISTENT, N_BACKWARD_HOOKS, N_BACKWARD_PRE_HOOKS, N_FORWARD_HOOKS, N_FORWARD_PRE_HOOKS, N_FORWARD,
-       N_CALL_IMPL, N_SET_REGISTERED, N_GETATTR, N_GETATTRIBUTE, N_WEIGHT, N_BIAS, N_INPUT, N_COUNT };
+enum { N_PARAMETERS, N_BUFFERS, N_MODULES, N_NONPERSISTENT, N_BACKWARD_HOOKS, N_BACKWARD_PRE_HOOKS, N_FORWARD_HOOKS, N_FORWARD_PRE_HOOKS,
+       N_FORWARD, N_CALL_IMPL, N_SET_REGISTERED, N_GETATTR, N_GETATTRIBUTE, N_WEIGHT, N_BIAS, N_INPUT, N_INPLACE, N_COUNT };
 static const char *const name_texts[N_COUNT] = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_backward_hooks",
                                                 "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks", "forward", "_call_impl",
-                                                "_set_registered", "__getattr__", "__getattribute__", "weight", "bias", "input"};
+                                                "_set_registered", "__getattr__", "__getattribute__", "weight", "bias", "input", "inplace"};
 static PyObject *names[N_COUNT];
 #define GLOBAL_HOOKS 4
 static PyObject *global_hooks[GLOBAL_HOOKS]; /* the dicts of hooks that all modules share, given once by nn/modules/module.py */
@@ -263,7 +263,7 @@ static PyObject *module_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return r;
 }
 
-/* ---- forwards in C: `forward` of Linear and Sequential, as methods of the base type ---- */
+/* ---- forwards in C: `forward` of Linear, ReLU and Sequential, as methods of the base type ---- */
 
 static PyObject *one_input(const char *what, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -291,15 +291,6 @@ static PyObject *parameter_of(PyObject *self, int name)
     return PyErr_Occurred() ? NULL : PyObject_GetAttr(self, names[name]);
 }
 
-static const rl_op *linear_row(void)
-{
-    static const rl_op *row;
-    for (int k = 0; !row && k < RL_OP_COUNT; k++)
-        if (strcmp(rl_op_table[k].name, "linear") == 0)
-            row = &rl_op_table[k];
-    return row;
-}
-
 static PyObject *linear(PyObject *x, PyObject *w, PyObject *b)
 {
     bool plain = rl_py_is_tensor_exact(x) && rl_py_is_tensor_exact(w) && (b == Py_None || rl_py_is_tensor_exact(b));
@@ -309,10 +300,7 @@ static PyObject *linear(PyObject *x, PyObject *w, PyObject *b)
         return st == RL_OK ? rl_py_wrap(out) : rl_py_raise(st);
     }
     PyObject *args[3] = {x, w, b};
-    const rl_op *row = linear_row();
-    if (!row)
-        return PyErr_Format(PyExc_NotImplementedError, "linear: no such operator in this build");
-    return rl_py_call(row, false, args, 3, NULL);
+    return rl_py_call(&rl_op_table[RL_OP_linear], false, args, 3, NULL);
 }
 
 static PyObject *module_linear_forward(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -326,6 +314,22 @@ static PyObject *module_linear_forward(PyObject *self, PyObject *const *args, Py
     Py_XDECREF(w);
     Py_XDECREF(b);
     return r;
+}
+
+static PyObject *module_relu_forward(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *x = one_input("ReLU", args, nargs, kwnames);
+    PyObject *inplace = x ? PyObject_GetAttr(self, names[N_INPLACE]) : NULL;
+    int truth = inplace ? PyObject_IsTrue(inplace) : -1;
+    Py_XDECREF(inplace);
+    if (truth < 0)
+        return NULL;
+    if (truth == 0 && RL_LIKELY(rl_py_is_tensor_exact(x))) {
+        rl_tensor *out = NULL;
+        rl_status st = rl_relu(rl_py_unwrap(x), &out);
+        return st == RL_OK ? rl_py_wrap(out) : rl_py_raise(st);
+    }
+    return rl_py_call(&rl_op_table[RL_OP_relu], truth, &x, 1, NULL);
 }
 
 static PyObject *module_sequential_forward(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -430,13 +434,15 @@ static PyMemberDef module_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(m
                                        {"__vectorcalloffset__", T_PYSSIZET, offsetof(module_object, vectorcall), READONLY, NULL},
                                        {NULL, 0, 0, 0, NULL}};
 
-static PyGetSetDef module_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef module_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+                                      {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef module_methods[] = {
     {"__getattr__", module_getattr_method, METH_O, "The parameter, buffer or submodule of that name."},
     {"__init_subclass__", module_init_subclass, METH_NOARGS | METH_CLASS, NULL},
     {"_set_plain", module_set_plain, METH_VARARGS, "Sets an ordinary attribute, past the rules for parameters, buffers and submodules."},
     {"_linear_forward", (PyCFunction)(void (*)(void))module_linear_forward, METH_FASTCALL | METH_KEYWORDS, "input @ weight.T + bias"},
+    {"_relu_forward", (PyCFunction)(void (*)(void))module_relu_forward, METH_FASTCALL | METH_KEYWORDS, "max(input, 0)"},
     {"_sequential_forward", (PyCFunction)(void (*)(void))module_sequential_forward, METH_FASTCALL | METH_KEYWORDS,
      "Passes the input through the submodules in order."},
     {NULL, NULL, 0, NULL}};
@@ -463,8 +469,8 @@ static PyType_Spec module_spec = {"rushlight._C._ModuleBase", sizeof(module_obje
 static PyObject *set_global_hooks(PyObject *m, PyObject *args)
 {
     PyObject *d[GLOBAL_HOOKS];
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:_set_global_module_hooks", &PyDict_Type, &d[0], &PyDict_Type, &d[1], &PyDict_Type, &d[2], &PyDict_Type,
-                          &d[3]))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:_set_global_module_hooks", &PyDict_Type, &d[0], &PyDict_Type, &d[1], &PyDict_Type, &d[2],
+                          &PyDict_Type, &d[3]))
         return NULL;
     for (int k = 0; k < GLOBAL_HOOKS; k++)
         Py_XSETREF(global_hooks[k], Py_NewRef(d[k]));

@@ -419,14 +419,15 @@ static PyObject *zero_grads(PyObject *m, PyObject *list)
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         PyObject *o = PyList_GET_ITEM(list, i);
         if (!rl_py_is_tensor(o))
-            return PyErr_Format(PyExc_TypeError, "_zero_grads: expected a list of tensors, got an element of type %.200s", Py_TYPE(o)->tp_name);
+            return PyErr_Format(PyExc_TypeError, "_zero_grads: expected a list of tensors, got an element of type %.200s",
+                                Py_TYPE(o)->tp_name);
         rl_tensor_clear(&rl_py_unwrap(o)->grad);
     }
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"_optim_step", (PyCFunction)(void (*)(void))optim_step, METH_FASTCALL, "One step of a group: 0 done, 1 a state is missing, 2 compose it."},
+    {"_optim_step", (PyCFunction)(void (*)(void))optim_step, METH_FASTCALL, "One step of a group: 0 done, 1 state missing, 2 compose."},
     {"_multi_norm", multi_norm, METH_VARARGS, "The norm of all elements of a list of tensors; scales them when clip is given."},
     {"_zero_grads", zero_grads, METH_O, "Drops the gradients of a list of tensors."},
     {NULL, NULL, 0, NULL}};

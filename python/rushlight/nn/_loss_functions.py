@@ -5,7 +5,7 @@ import warnings
 import rushlight
 from rushlight._C import Tensor
 
-from .functional import _n
+from ._rows import rows as _n
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
            "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
@@ -51,7 +51,8 @@ def mse_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, redu
     """(input - target)², times weight; with "mean" divided by the sum of the weights."""
     if input.shape != target.shape:
         _warn_size(input, target)
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if weight is None:
         return _n.mse_loss(input, target, _enum(reduction))
     if weight.size() != input.size():
@@ -64,7 +65,8 @@ def l1_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduc
     """|input - target|, times weight; with "mean" divided by the sum of the weights."""
     if input.shape != target.shape:
         _warn_size(input, target)
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if weight is None:
         return _n.l1_loss(input, target, _enum(reduction))
     if weight.size() != input.size():
@@ -77,7 +79,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average=None, reduce=None
     """d² / (2 beta) where |d| < beta, else |d| - beta / 2."""
     if input.shape != target.shape:
         _warn_size(input, target)
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if beta == 0.0:
         return _n.l1_loss(input, target, _enum(reduction))
     if beta < 0:
@@ -110,7 +113,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average=None, ignore_index: int = -100, reduce=None,
              reduction: str = "mean") -> Tensor:
     """-input[target] for log-probabilities (N, C, *) and classes (N, *)."""
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     return _n.nll_loss(input, target, weight, _enum(reduction), ignore_index)
 
 
@@ -138,7 +142,8 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
 def kl_div(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target * (log(target) - input); "batchmean" divides the sum by the batch's size."""
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
                       "the batch "
@@ -153,7 +158,8 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
                      reduce=None,
                      reduction: str = "mean") -> Tensor:
     """exp(input) - target * input, or input - target * log(input + eps); full: plus Stirling's term where target > 1."""
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     _enum(reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -250,7 +256,8 @@ def _margin_shapes(input: Tensor, target: Tensor, name: str, like_input: bool) -
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, size_average=None,
                       reduce=None, reduction: str = "mean") -> Tensor:
     """sum over j != y of max(0, margin - x[y] + x[j])^p / C, times weight[y]: (N, C) and (N)."""
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
@@ -270,7 +277,8 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
     """sum over labels y and non-labels j of max(0, 1 - x[y] + x[j]) / C; a row of target ends at its first -1."""
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     rows, classes = _margin_shapes(input, target, "multilabel_margin_loss", True)
     x, t = input.reshape(rows, classes), target.reshape(rows, classes)
     valid = (t < 0).to(rushlight.int64).cumsum(1) == 0
@@ -288,7 +296,8 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
                                 reduction: str = "mean") -> Tensor:
     """The mean over the last dimension of the binary cross entropy of logits."""
     from .functional import logsigmoid
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
@@ -299,7 +308,8 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
                         swap: bool = False, size_average=None, reduce=None, reduction: str = "mean") -> Tensor:
     """max(0, d(a, p) - d(a, n) + margin); swap: d(a, n) is the smaller of d(a, n) and d(p, n)."""
     from .functional import pairwise_distance
-    reduction = _reduction_of(size_average, reduce, reduction)
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     return triplet_margin_with_distance_loss(anchor, positive, negative, margin=margin, swap=swap, reduction=reduction,

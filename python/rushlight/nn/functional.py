@@ -4,29 +4,14 @@ A function that is one row of the operator table is that row, or one call of it;
 """
 import math
 import warnings
-from typing import Any
 
 import rushlight
 from rushlight import _C
 from rushlight._C import Tensor
 
-
-class _Rows:
-    """The table's functions by name, found once: first those of nn.functional, then those of the package."""
-
-    def __getattr__(self, name: str) -> Any:
-        for place in (getattr(_C, "_nn", None), _C):
-            f = getattr(place, name, None)
-            if f is not None:
-                self.__dict__[name] = f
-                return f
-        raise NotImplementedError(f"rushlight has no operator '{name}' yet")
-
-
-_n = _Rows()
-
-from ._loss_functions import *  # noqa: E402, F403
-from ._loss_functions import _reduction_of  # noqa: E402, F401
+from ._loss_functions import *  # noqa: F403
+from ._loss_functions import _reduction_of  # noqa: F401
+from ._rows import rows as _n
 
 # ---- activations ----
 

@@ -2,6 +2,7 @@
 import warnings
 
 import rushlight
+from rushlight import _C
 from rushlight._C import Tensor
 from rushlight.nn import functional as F
 from rushlight.nn.parameter import Parameter
@@ -50,8 +51,7 @@ class Threshold(Module):
 class ReLU(_Inplace):
     """max(x, 0)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu(input, self.inplace)
+    forward = _C._ModuleBase._relu_forward
 
 
 class RReLU(Module):
