@@ -246,10 +246,11 @@ def _margin_shapes(input: Tensor, target: Tensor, name: str, like_input: bool) -
     rows, classes = (1, input.numel()) if input.dim() <= 1 else tuple(input.shape)[:2]
     if input.dim() > 2 or classes == 0:
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
-    wanted = list(input.shape) if like_input else ([rows] if input.dim() == 2 else [])
-    if list(target.shape) != wanted and not (not like_input and target.numel() == rows and target.dim() <= 1):
-        raise RuntimeError(f"inconsistent target size, expected {wanted} but got {list(target.shape)}" if not like_input else
-                           f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    if like_input and target.shape != input.shape:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    if not like_input and (target.dim() > 1 or target.numel() != rows):
+        raise RuntimeError(f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target "
+                           f"size [{rows}], but got {list(target.shape)}. Input has shape {list(input.shape)}.")
     return rows, classes
 
 
@@ -284,7 +285,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average=None, red
     valid = (t < 0).to(rushlight.int64).cumsum(1) == 0
     y = t.clamp(min=0)
     if y.numel() and int(y.max()) >= classes:
-        raise RuntimeError("target out of range")
+        raise RuntimeError("argument #2 'target' is out of range")
     is_label = rushlight.zeros(rows, classes, dtype=rushlight.int64).scatter_add_(1, y, valid.to(rushlight.int64)) > 0
     z = (1 - x.gather(1, y).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     mask = (valid.unsqueeze(2) & ~is_label.unsqueeze(1)).to(x.dtype)
