@@ -75,11 +75,17 @@ static rl_status check_target(const rl_class_loss *k)
         same = t->shape[d] == x->shape[d + 1];
     if (x->ndim == 1 && t->ndim == 1)
         same = t->numel == 1;
+    if (!same && (x->ndim == 3 || x->ndim > 4)) {
+        int64_t wanted[RL_MAX_NDIM];
+        for (int d = 0; d < x->ndim - 1; d++)
+            wanted[d] = x->shape[d + (d > 0)];
+        return rl_fail(RL_ERR_RUNTIME, "Expected target size %s, got %s", rl_shape_text(x->ndim - 1, wanted), rl_shape_text(t->ndim, t->shape));
+    }
     if (!same)
         return rl_fail(RL_ERR_RUNTIME, "size mismatch (got input: %s, target: %s)", rl_shape_text(x->ndim, x->shape),
                        rl_shape_text(t->ndim, t->shape));
     if (t->dtype != RL_I64 && t->dtype != RL_U8)
-        return rl_fail(RL_ERR_RUNTIME, "expected scalar type Long but found %s", rl_scalar_type_text((rl_dtype)t->dtype));
+        return rl_fail(RL_ERR_RUNTIME, "expected target dtype to be Long or Byte, but got %s", rl_scalar_type_text((rl_dtype)t->dtype));
     if (!rl_dtype_is_float((rl_dtype)x->dtype))
         return rl_fail(RL_ERR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", k->log_input ? "nll_loss_out_frame"
                        : "log_softmax_kernel_impl",
