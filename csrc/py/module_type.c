@@ -335,7 +335,8 @@ static PyObject *module_relu_forward(PyObject *self, PyObject *const *args, Py_s
 static PyObject *module_sequential_forward(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     PyObject *x = one_input("Sequential", args, nargs, kwnames), *child;
-    PyObject *d = x ? PyDict_GetItemWithError(((module_object *)self)->dict, names[N_MODULES]) : NULL;
+    PyObject *own = ((module_object *)self)->dict;
+    PyObject *d = x && own ? PyDict_GetItemWithError(own, names[N_MODULES]) : NULL;
     if (!d || !PyDict_Check(d))
         return x && !PyErr_Occurred()
                    ? PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '_modules'", Py_TYPE(self)->tp_name)
