@@ -556,3 +556,50 @@ def test_exceptions_pass_through():
         with pytest.raises(KeyError, match="mine"):
             f()
     assert type(rl.ones(2) + 1) is Tensor
+
+
+class Count(rl.overrides.TorchFunctionMode):
+    def __init__(self):
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_modes():
+    x, outer, inner = rl.ones(2), Count(), Count()
+    with outer:
+        y = x + 1
+        with inner:
+            rl.exp(y)
+            x.shape  # noqa: B018
+    x + 1
+    assert outer.seen == [Tensor.add, rl.exp, Tensor.shape.__get__] and inner.seen == [rl.exp, Tensor.shape.__get__]
+    with Count() as c, rl._C.DisableTorchFunction():
+        x + 1
+    assert c.seen == []
+    with pytest.raises(RuntimeError, match="no TorchFunctionMode to leave"):
+        rl._C._pop_torch_function_mode()
+    with pytest.raises(NotImplementedError, match="does not define __torch_function__"), rl.overrides.TorchFunctionMode():
+        x + 1
+    assert (x + 1).tolist() == [2.0, 2.0]
+
+
+def test_disabling_subclasses():
+    s = rl.ones(2).as_subclass(Sub)
+    with rl._C.DisableTorchFunctionSubclass():
+        assert type(s + 1) is Tensor
+    assert type(s + 1) is Sub
+
+
+def test_overridable_functions():
+    @rl.overrides.wrap_torch_function(lambda x, y=None: (x, y))
+    def mine(x, y=None):
+        return "plain"
+
+    assert mine(rl.ones(1)) == "plain" and mine(rl.ones(1), y=Duck())[0] == "duck"
+    assert rl.overrides.has_torch_function((1, Duck())) and not rl.overrides.has_torch_function_variadic(1, rl.ones(1))
+    assert rl.overrides.is_tensor_like(Duck()) and not rl.overrides.is_tensor_like(1)
+    with pytest.raises(TypeError, match="no implementation found"):
+        rl.overrides.handle_torch_function(mine, (Shy(),), Shy())

@@ -295,3 +295,32 @@ def test_imported_twice_is_the_same_module():
 def test_under_the_alias_types_print_as_torch():
     got = run("import rushlight as t; t._C._set_print_as_torch(True); print(t.float32, t.Size([2]), t.strided, t.finfo, t.channels_last)")
     assert got.stdout.split()[:4] == ["torch.float32", "torch.Size([2])", "torch.strided", "<class"], got
+
+
+def test_settings():
+    try:
+        rl.use_deterministic_algorithms(True, warn_only=True)
+        assert rl.are_deterministic_algorithms_enabled() and rl.get_deterministic_debug_mode() == 1
+        rl.set_deterministic_debug_mode("error")
+        assert rl.get_deterministic_debug_mode() == 2 and not rl.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        rl.use_deterministic_algorithms(False)
+    with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+        rl.set_deterministic_debug_mode("x")
+    rl.set_float32_matmul_precision("high")
+    assert rl.get_float32_matmul_precision() == "high"
+    with pytest.raises(RuntimeError, match="low is not one of 'highest', 'high', or 'medium'"):
+        rl.set_float32_matmul_precision("low")
+    rl.set_float32_matmul_precision("highest")
+    assert rl.typename(rl.ones(1)) == "torch.FloatTensor" and rl.typename(1) == "int" and rl.is_storage(rl.ones(1).untyped_storage())
+    assert rl.version.cuda is None and rl.version.__version__ == rl.__version__
+
+    @rl.compile
+    def f(x):
+        return x + 1
+
+    @rl.compile(mode="max-autotune")
+    def g(x):
+        return x + 1
+
+    assert f(1) == g(1) == 2

@@ -263,17 +263,6 @@ static PyObject *overloaded_args(PyObject *m, PyObject *args)
     return list;
 }
 
-/* How much the two counters change: (classes, modes). */
-static PyObject *switch_overrides(PyObject *m, PyObject *args)
-{
-    int classes, modes;
-    if (!PyArg_ParseTuple(args, "ii:_switch_torch_function", &classes, &modes))
-        return NULL;
-    rl_py_override_off += classes;
-    modes_off += modes;
-    Py_RETURN_NONE;
-}
-
 static PyObject *push_mode(PyObject *m, PyObject *mode)
 {
     if (!rl_py_modes && !(rl_py_modes = PyList_New(0)))
@@ -294,12 +283,51 @@ static PyObject *pop_mode(PyObject *m, PyObject *ignored)
     return mode;
 }
 
+/* ---- the switches as contexts ---- */
+
+static PyObject *off_enter(PyObject *self, PyObject *ignored)
+{
+    rl_py_override_off++;
+    return Py_NewRef(self);
+}
+
+static PyObject *off_exit(PyObject *self, PyObject *exception)
+{
+    rl_py_override_off--;
+    Py_RETURN_NONE;
+}
+
+static PyObject *all_off_enter(PyObject *self, PyObject *ignored)
+{
+    modes_off++;
+    return off_enter(self, ignored);
+}
+
+static PyObject *all_off_exit(PyObject *self, PyObject *exception)
+{
+    modes_off--;
+    return off_exit(self, exception);
+}
+
+static PyMethodDef off_methods[] = {{"__enter__", off_enter, METH_NOARGS, NULL}, {"__exit__", off_exit, METH_VARARGS, NULL}, {NULL}};
+static PyMethodDef all_off_methods[] = {{"__enter__", all_off_enter, METH_NOARGS, NULL}, {"__exit__", all_off_exit, METH_VARARGS, NULL}, {NULL}};
+static PyType_Slot off_slots[] = {{Py_tp_methods, off_methods}, {Py_tp_doc, "A context in which no class overrides; modes still do."}, {0, NULL}};
+static PyType_Slot all_off_slots[] = {{Py_tp_methods, all_off_methods}, {Py_tp_doc, "A context in which neither classes nor modes override."}, {0, NULL}};
+static PyType_Spec off_spec = {"rushlight._C.DisableTorchFunctionSubclass", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, off_slots};
+static PyType_Spec all_off_spec = {"rushlight._C.DisableTorchFunction", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, all_off_slots};
+
+static int add_switch(PyObject *m, PyType_Spec *spec, const char *name)
+{
+    PyTypeObject *type = rl_py_make_type(m, spec, NULL, name);
+    Py_XDECREF(type);
+    return type ? 0 : -1;
+}
+
 static PyMethodDef methods[] = {
     {"_disabled_torch_function_impl", (PyCFunction)(void (*)(void))disabled_impl, METH_VARARGS | METH_KEYWORDS,
      "As a class's __torch_function__: the class overrides nothing."},
     {"_has_torch_function", has_torch_function, METH_O, "Whether one of the arguments overrides."},
     {"_get_overloaded_args", overloaded_args, METH_O, "The arguments that override, in the order in which they are asked."},
-    {"_switch_torch_function", switch_overrides, METH_VARARGS, NULL},
     {"_push_torch_function_mode", push_mode, METH_O, NULL},
     {"_pop_torch_function_mode", pop_mode, METH_NOARGS, NULL},
     {NULL},
@@ -307,7 +335,8 @@ static PyMethodDef methods[] = {
 
 int rl_py_init_override(PyObject *m)
 {
-    if (PyModule_AddFunctions(m, methods) < 0)
+    if (PyModule_AddFunctions(m, methods) < 0 || add_switch(m, &off_spec, "DisableTorchFunctionSubclass") < 0 ||
+        add_switch(m, &all_off_spec, "DisableTorchFunction") < 0)
         return -1;
     disabled = PyObject_GetAttrString(m, "_disabled_torch_function_impl");
     return disabled ? 0 : -1;

@@ -27,8 +27,11 @@ e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 _LAZY = {
     **dict.fromkeys(("save", "load"), "serialization"),
     **dict.fromkeys(("set_printoptions", "get_printoptions"), "_tensor_str"),
+    **dict.fromkeys(("are_deterministic_algorithms_enabled", "compile", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+                     "get_num_interop_threads", "is_deterministic_algorithms_warn_only_enabled", "is_storage", "is_warn_always_enabled",
+                     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads",
+                     "set_warn_always", "typename", "use_deterministic_algorithms"), "_settings"),
     "TypedStorage": "storage",
-    "SymInt": "_symbolic", "SymFloat": "_symbolic", "SymBool": "_symbolic",
 }
 _SUBMODULES = ("amp", "autograd", "backends", "cuda", "distributed", "functional", "hub", "jit", "linalg", "multiprocessing", "nn",
                "optim", "overrides", "profiler", "random", "return_types", "serialization", "special", "storage", "testing", "types",
