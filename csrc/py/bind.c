@@ -312,11 +312,22 @@ static int store(rl_frame *f, const rl_param *p, PyObject *o, rl_call *call)
     return 1;
 }
 
+/* Cannot be the first argument of this overload: the common reasons, found before anything is filled in. */
+static inline bool hopeless(const rl_signature *s, PyObject *o)
+{
+    const rl_param *p = s->params;
+    if (s->npos == 0)
+        return true;
+    if (p->type == RL_PT_DTYPE)
+        return o != Py_None && !is_dtype(o);
+    return p->type == RL_PT_TENSOR && !p->numbers && (PyLong_CheckExact(o) || PyFloat_CheckExact(o));
+}
+
 /* 1: bound; 0: this overload does not take them; -1: an exception. */
 static int bind_one(const rl_signature *s, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f, rl_call *call)
 {
     Py_ssize_t at = 0, left = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-    if (nargs > s->npos && !s->varargs)
+    if ((nargs > s->npos && !s->varargs) || (nargs && hopeless(s, args[0])))
         return 0;
     memcpy(call->args, s->defaults, (size_t)s->nargs * sizeof *s->defaults);
     call->overload = s->overload;

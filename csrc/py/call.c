@@ -18,7 +18,7 @@ typedef struct op_object {
     PyObject *name;
     const char *module; /* functions: where they live */
     char form;
-    bool inplace, alpha, first_number, second_number;
+    bool inplace, alpha, first_number, second_number, gives_bool;
     uint8_t direct; /* direct_kind */
 } op_object;
 
@@ -118,6 +118,8 @@ static PyObject *general_call(op_object *f, PyObject *self, PyObject *const *arg
         rl_result_clear(&result);
         return rl_py_raise(st);
     }
+    if (RL_LIKELY(result.n == 1 && !result.is_list && !f->gives_bool))
+        return rl_py_wrap(result.t[0]);
     return rl_py_wrap_result(f->row, call.overload, &result);
 }
 
@@ -377,6 +379,7 @@ static op_object *new_op(PyTypeObject *type, const rl_op *op, char form, bool in
     f->inplace = inplace;
     f->module = module;
     f->alpha = strstr(row->signature, "Scalar alpha=1") != NULL;
+    f->gives_bool = strchr(row->forms, 'B') != NULL;
     f->first_number = type == rl_st->OpFunction && !inplace && rl_takes_number(row, true, "self");
     f->second_number = rl_takes_number(row, false, "other");
     if (row->kind == RL_ROW_UNARY && !strchr(row->signature, ','))
