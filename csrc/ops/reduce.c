@@ -98,10 +98,11 @@ static rl_status regroup(rl_tensor *x, uint64_t *mask, rl_tensor **out)
         for (int d = 0; d < x->ndim; d++)
             if ((int)(*mask >> d & 1) == pass)
                 order[n++] = d;
-    int kept = x->ndim - __builtin_popcountll(*mask);
+    uint64_t all = x->ndim == 64 ? ~0ull : (1ull << x->ndim) - 1; /* a mask of every bit stands for all axes there are */
+    int kept = x->ndim - __builtin_popcountll(*mask & all);
     RL_TRY(rl_permute(x, n, order, &turned));
     RL_TRY(rl_contiguous(turned, out));
-    *mask = kept == 64 ? 0 : ((x->ndim == 64 ? ~0ull : (1ull << x->ndim) - 1) >> kept) << kept;
+    *mask = kept == 64 ? 0 : all >> kept << kept;
 fail:
     rl_grad_restore(grad);
     rl_tensor_release(turned);
@@ -398,7 +399,9 @@ rl_status rl_op_count_nonzero(rl_call *c, rl_result *r)
 {
     rl_tensor *x = c->args[0].t, *out = NULL;
     rl_reduction how = {.op = RL_RED_COUNT_NONZERO, .dtype = RL_I64};
-    RL_RETURN(rl_arg_axes(&c->args[1], x->ndim, &how.mask));
+    int64_t lone = c->args[1].i;
+    bool list = c->overload == 0, some = list ? c->args[1].ints.n > 0 : c->args[1].given;
+    RL_RETURN(rl_axes_normalize(list ? c->args[1].ints.v : &lone, list ? c->args[1].ints.n : some, x->ndim, true, &how.mask));
     rl_status st = rl_reduce_run(x, &how, &out, NULL);
     return rl_give(st, out, r);
 }

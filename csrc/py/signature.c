@@ -313,7 +313,8 @@ static bool compile_one(reader *r, rl_signature *s, int overload)
         skip_spaces(r);
     }
     s->needs_tensor = r->op && r->op->kind == RL_ROW_BINARY && !listed(r->op->name, both_numbers);
-    s->varargs = s->npos == 1 && s->params[0].type == RL_PT_INTS;
+    /* var(1, False) is not var((1, False)): an optional list takes no loose numbers */
+    s->varargs = s->npos == 1 && s->params[0].type == RL_PT_INTS && !s->params[0].optional;
     if (r->op && !add_extras(r->op, r->form, s))
         return false;
     for (int k = 0; k < s->nparams; k++)
