@@ -6,6 +6,7 @@
 
 _Thread_local rl_state *rl_state_tls;
 static _Thread_local rl_state storage;
+bool rl_fast_paths = true;
 static atomic_int default_dtype = RL_F32;
 
 rl_state *rl_state_init(void)

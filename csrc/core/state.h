@@ -28,6 +28,8 @@ static inline rl_state *rl_state_get(void)
     rl_state *s = rl_state_tls;
     return RL_LIKELY(s != NULL) ? s : rl_state_init();
 }
+/* False with RUSHLIGHT_FAST=0: every short cut before the general way is off, so that a test run proves the general way. Set once, at load. */
+extern bool rl_fast_paths;
 void rl_state_set_default_dtype(rl_dtype d);
 rl_dtype rl_default_dtype(void);
 

@@ -277,6 +277,8 @@ static bool same_shape(const rl_tensor *a, const rl_tensor *b)
 static const rl_tensor *plain_operands(const rl_operand *in, int n)
 {
     const rl_tensor *first = NULL;
+    if (RL_UNLIKELY(!rl_fast_paths))
+        return NULL;
     for (int k = 0; k < n; k++) {
         const rl_tensor *t = in[k].t;
         if (t == NULL && in[k].s.kind != RL_CAT_BOOL)

@@ -40,10 +40,10 @@ PyObject *rl_py_public(const rl_op *op, char form)
 
 /* ---- the direct way ---- */
 
-static inline bool autocast_off(void)
+static inline bool may_go_direct(void)
 {
     const rl_state *s = rl_state_get();
-    return !(s->autocast[RL_DEVICE_CPU] | s->autocast[RL_DEVICE_CUDA]);
+    return rl_fast_paths && !(s->autocast[RL_DEVICE_CPU] | s->autocast[RL_DEVICE_CUDA]);
 }
 
 static inline bool direct_number(PyObject *o, rl_operand *out)
@@ -87,7 +87,7 @@ static inline PyObject *direct_call(const op_object *f, PyObject *const *args, P
         return NULL;
     if (f->inplace && !in[0].t)
         return NULL;
-    return autocast_off() ? direct_run((int)(f->row - rl_op_table), in, (int)nargs, f->alpha, f->inplace) : NULL;
+    return may_go_direct() ? direct_run((int)(f->row - rl_op_table), in, (int)nargs, f->alpha, f->inplace) : NULL;
 }
 
 /* ---- the general way ---- */
@@ -200,7 +200,7 @@ PyObject *rl_py_binary(int row, PyObject *a, PyObject *b)
         Py_RETURN_NOTIMPLEMENTED;
     if (RL_LIKELY(op->kind == RL_ROW_BINARY && !rl_py_modes)) {
         rl_operand in[2];
-        if (direct_operand(a, true, &in[0]) && direct_operand(b, true, &in[1]) && (in[0].t || in[1].t) && autocast_off())
+        if (direct_operand(a, true, &in[0]) && direct_operand(b, true, &in[1]) && (in[0].t || in[1].t) && may_go_direct())
             return direct_run(row, in, 2, f->alpha, false);
     }
     if (RL_UNLIKELY(binary_override(f, a, b, &result)))

@@ -319,7 +319,7 @@ PyObject *rl_py_getitem(PyObject *self, PyObject *index)
         if (overridden("__getitem__", args, 2, &result))
             return result;
     }
-    if (rl_py_small_int(index, &i) && x->ndim && i < x->shape[0] && i >= -x->shape[0]) {
+    if (rl_fast_paths && rl_py_small_int(index, &i) && x->ndim && i < x->shape[0] && i >= -x->shape[0]) {
         st = rl_select(x, 0, i, &out);
         return rl_py_give(st, &out);
     }

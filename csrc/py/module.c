@@ -209,6 +209,8 @@ static int module_exec(PyObject *m)
         rl_py_raise(RL_ERR_RUNTIME);
         return -1;
     }
+    const char *fast = getenv("RUSHLIGHT_FAST");
+    rl_fast_paths = !fast || strcmp(fast, "0") != 0;
     rl_ops_init();
     if (init_state(m) < 0 || PyModule_AddFunctions(m, module_methods) < 0)
         return -1;

@@ -294,7 +294,7 @@ static PyObject *parameter_of(PyObject *self, int name)
 static PyObject *linear(PyObject *x, PyObject *w, PyObject *b)
 {
     bool plain = rl_py_is_tensor_exact(x) && rl_py_is_tensor_exact(w) && (b == Py_None || rl_py_is_tensor_exact(b));
-    if (RL_LIKELY(plain && !rl_state_get()->autocast[rl_tensor_device(rl_py_unwrap(x)).type])) {
+    if (RL_LIKELY(plain && rl_fast_paths && !rl_state_get()->autocast[rl_tensor_device(rl_py_unwrap(x)).type])) {
         rl_tensor *out = NULL;
         rl_status st = rl_linear(rl_py_unwrap(x), rl_py_unwrap(w), b == Py_None ? NULL : rl_py_unwrap(b), &out);
         return st == RL_OK ? rl_py_wrap(out) : rl_py_raise(st);
