@@ -42,8 +42,10 @@ static PyObject *get_T(PyObject *self, rl_tensor *t)
     for (int k = 0; k < t->ndim; k++)
         dims[k] = t->ndim - 1 - k;
     if (t->ndim != 2 && t->ndim != 0 && t->ndim != 1) {
-        const char *text = "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
-                           "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
+        const char *text = "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+                           "an error in a future "
+                           "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` "
+                           "to reverse the "
                            "dimensions of a tensor.";
         if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0)
             return NULL;
@@ -55,7 +57,8 @@ static PyObject *matrix_transpose(rl_tensor *t, const char *name)
 {
     rl_tensor *out = NULL;
     if (t->ndim < 2)
-        return PyErr_Format(PyExc_RuntimeError, "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.", name, t->ndim);
+        return PyErr_Format(PyExc_RuntimeError, "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.", name,
+                            t->ndim);
     return give(rl_transpose(t, -2, -1, &out), &out);
 }
 static PyObject *get_mT(PyObject *self, rl_tensor *t) { return matrix_transpose(t, "mT"); }
@@ -121,8 +124,10 @@ static PyObject *get_grad(PyObject *self, rl_tensor *t)
 {
     bool retains = t->meta && t->meta->retains_grad;
     if (!t->grad && t->grad_fn && !retains) {
-        const char *text = "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
-                           "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
+        const char *text = "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+                           "populated during "
+                           "autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use "
+                           ".retain_grad() on the "
                            "non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead.";
         if (PyErr_WarnEx(PyExc_UserWarning, text, 1) < 0)
             return NULL;
@@ -167,7 +172,8 @@ static int fail_text(PyObject *type, const char *text)
 int rl_py_set_requires_grad(rl_tensor *t, bool on, const char *not_float)
 {
     if (t->grad_fn && !on)
-        return fail_text(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+        return fail_text(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                                             "variable in a "
                                              "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
     if (on && !rl_dtype_is_float((rl_dtype)t->dtype))
         return fail_text(PyExc_RuntimeError, not_float);
@@ -184,27 +190,34 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
 {
     if (!value || !PyBool_Check(value))
         return fail_text(PyExc_RuntimeError, "requires_grad must be a bool");
-    return rl_py_set_requires_grad(rl_py_unwrap(self), value == Py_True, "only Tensors of floating point and complex dtype can require gradients");
+    return rl_py_set_requires_grad(rl_py_unwrap(self), value == Py_True,
+                                   "only Tensors of floating point and complex dtype can require gradients");
 }
 
 static int check_grad(rl_tensor *t, rl_tensor *grad)
 {
-    static const char *const cpp[RL_DTYPE_COUNT] = {"bool", "unsigned char", "signed char", "short int", "int", "long int", "c10::Half", "c10::BFloat16",
+    static const char *const cpp[RL_DTYPE_COUNT] = {"bool", "unsigned char", "signed char", "short int", "int", "long int", "c10::Half",
+                                                    "c10::BFloat16",
                                                     "float", "double"};
     if (grad == t)
         return fail_text(PyExc_RuntimeError, "can't assign Variable as its own grad");
     if (grad->dtype != t->dtype)
         PyErr_Format(PyExc_RuntimeError,
-                     "attempting to assign a gradient with dtype '%s' to a tensor with grad_dtype '%s'. The gradient must match the tensor's grad_dtype "
-                     "(defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. "
-                     "Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
+                     "attempting to assign a gradient with dtype '%s' to a tensor with grad_dtype '%s'. The gradient must match the "
+                     "tensor's grad_dtype "
+                     "(defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to "
+                     "allow any dtype. "
+                     "Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that "
+                     "assume they match.",
                      cpp[grad->dtype], rl_dtype_table[t->dtype].scalar_type);
     else if (!rl_device_same(rl_tensor_device(grad), rl_tensor_device(t)))
-        PyErr_Format(PyExc_RuntimeError, "assigned grad has data located on a different device: %s, not %s", rl_device_text(rl_tensor_device(grad)),
+        PyErr_Format(PyExc_RuntimeError, "assigned grad has data located on a different device: %s, not %s",
+                     rl_device_text(rl_tensor_device(grad)),
                      rl_device_text(rl_tensor_device(t)));
     else if (!rl_tensor_same_shape(grad, t))
         PyErr_Format(PyExc_RuntimeError,
-                     "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please ensure that the gradient and the tensor are the same size",
+                     "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please ensure that the gradient and the "
+                     "tensor are the same size",
                      rl_shape_text(grad->ndim, grad->shape), rl_shape_text(t->ndim, t->shape));
     else
         return 0;

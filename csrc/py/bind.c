@@ -71,7 +71,8 @@ static int unpack_failed(const rl_frame *f, const rl_param *p, Py_ssize_t at)
     PyErr_Fetch(&type, &value, &traceback);
     if (type && (PyErr_GivenExceptionMatches(type, PyExc_TypeError) || PyErr_GivenExceptionMatches(type, PyExc_OverflowError))) {
         PyErr_NormalizeException(&type, &value, &traceback);
-        PyErr_Format(PyExc_TypeError, "%U(): argument '%U' failed to unpack the object at pos %zd with error \"%S\"", f->function, p->name, at + 1, value);
+        PyErr_Format(PyExc_TypeError, "%U(): argument '%U' failed to unpack the object at pos %zd with error \"%S\"", f->function, p->name,
+                     at + 1, value);
         Py_XDECREF(type);
         Py_XDECREF(value);
         Py_XDECREF(traceback);
@@ -90,7 +91,10 @@ static int list_changed(const rl_frame *f)
     return -1;
 }
 
-static bool int_like(PyObject *o) { return rl_py_is_int(o) || (rl_py_is_tensor(o) && !rl_dtype_is_float((rl_dtype)rl_py_unwrap(o)->dtype)); }
+static bool int_like(PyObject *o)
+{
+    return rl_py_is_int(o) || (rl_py_is_tensor(o) && !rl_dtype_is_float((rl_dtype)rl_py_unwrap(o)->dtype));
+}
 
 static int take_ints(rl_frame *f, const rl_param *p, PyObject *o, rl_arg *a)
 {
@@ -185,7 +189,8 @@ static int take_tensors(rl_frame *f, const rl_param *p, PyObject *o, rl_arg *a)
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = list_item(o, k);
         if (!rl_py_is_tensor(item) && !(p->holes && item == Py_None)) {
-            PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument %d, but got %s", k, p->slot < 0 ? 0 : p->slot, rl_py_type_text(item));
+            PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument %d, but got %s", k, p->slot < 0 ? 0 : p->slot,
+                         rl_py_type_text(item));
             return -1;
         }
     }
@@ -324,7 +329,8 @@ static inline bool hopeless(const rl_signature *s, PyObject *o)
 }
 
 /* 1: bound; 0: this overload does not take them; -1: an exception. */
-static int bind_one(const rl_signature *s, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f, rl_call *call)
+static int bind_one(const rl_signature *s, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f,
+                    rl_call *call)
 {
     Py_ssize_t at = 0, left = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     if ((nargs > s->npos && !s->varargs) || (nargs && hopeless(s, args[0])))
@@ -364,7 +370,8 @@ static int bind_one(const rl_signature *s, PyObject *self, PyObject *const *args
     return at == nargs && left == 0 && (!s->needs_tensor || call->args[0].t || call->args[1].t);
 }
 
-bool rl_bind(const rl_overloads *o, const rl_op *op, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f,
+bool rl_bind(const rl_overloads *o, const rl_op *op, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+             rl_frame *f,
              rl_call *call)
 {
     call->op = op;

@@ -149,7 +149,8 @@ static PyObject *method_call(PyObject *callable, PyObject *const *args, size_t n
     if (nargs == 0)
         return PyErr_Format(PyExc_TypeError, "unbound method Tensor.%U() needs an argument", f->name);
     if (!rl_py_is_tensor(args[0]))
-        return PyErr_Format(PyExc_TypeError, "descriptor '%U' for 'Tensor' objects doesn't apply to a '%s' object", f->name, rl_py_type_text(args[0]));
+        return PyErr_Format(PyExc_TypeError, "descriptor '%U' for 'Tensor' objects doesn't apply to a '%s' object", f->name,
+                            rl_py_type_text(args[0]));
     if (RL_UNLIKELY(rl_py_maybe_overridden(args, all)) && rl_py_torch_function(callable, args, nargs, kwnames, &result))
         return result;
     return general_call(f, args[0], args + 1, nargs - 1, kwnames);
@@ -170,7 +171,8 @@ PyObject *rl_py_call(const rl_op *op, bool inplace, PyObject *const *args, size_
 static bool reflected_override(const op_object *f, PyObject *a, PyObject *b, PyObject **result)
 {
     static const struct { const char *row, *method; } table[] = {
-        {"add", "add"}, {"mul", "mul"}, {"sub", "__rsub__"}, {"div", "__rtruediv__"}, {"floor_divide", "__rfloordiv__"}, {"remainder", "__rmod__"},
+        {"add", "add"}, {"mul", "mul"}, {"sub", "__rsub__"}, {"div", "__rtruediv__"}, {"floor_divide", "__rfloordiv__"},
+        {"remainder", "__rmod__"},
         {"pow", "__rpow__"}, {"matmul", "__rmatmul__"}, {"bitwise_and", "__rand__"}, {"bitwise_or", "__ror__"}, {"bitwise_xor", "__rxor__"},
         {"bitwise_left_shift", "__rlshift__"}, {"bitwise_right_shift", "__rrshift__"}};
     PyObject *args[2] = {b, a}, *func = NULL;
@@ -211,7 +213,8 @@ PyObject *rl_py_binary(int row, PyObject *a, PyObject *b)
     if (!numbers && !(rl_py_is_tensor(a) && rl_py_is_tensor(b)))
         Py_RETURN_NOTIMPLEMENTED;
     if (op->kind != RL_ROW_BINARY)
-        return functions[row] ? general_call((op_object *)functions[row], NULL, args, 2, NULL) : general_call((op_object *)f, a, args + 1, 1, NULL);
+        return functions[row] ? general_call((op_object *)functions[row], NULL, args, 2, NULL)
+            : general_call((op_object *)f, a, args + 1, 1, NULL);
     rl_call call = {.op = op, .nargs = 2 + f->alpha};
     for (int k = 0; k < 2; k++) {
         call.args[k].given = true;
@@ -265,7 +268,10 @@ static PyObject *op_repr(PyObject *self)
     return PyUnicode_FromFormat("<built-in function %U>", f->name);
 }
 
-static PyObject *method_get(PyObject *self, PyObject *obj, PyObject *type) { return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self); }
+static PyObject *method_get(PyObject *self, PyObject *obj, PyObject *type)
+{
+    return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
+}
 
 static PyObject *op_reduce(PyObject *self, PyObject *ignored)
 {
@@ -310,8 +316,8 @@ static PyObject *op_text_signature(PyObject *self, void *closure)
     bool starred = false, first = !is_method(f);
     for (int k = 0; text && k < o->v[0].nparams; k++) {
         const rl_param *p = &o->v[0].params[k];
-        PyObject *piece = PyUnicode_FromFormat("%s%s%U%s%s", first ? "" : ", ", p->kwonly && !starred ? "*, " : "", p->name, p->has_default ? "=" : "",
-                                               p->has_default ? p->default_text : "");
+        PyObject *piece = PyUnicode_FromFormat("%s%s%U%s%s", first ? "" : ", ", p->kwonly && !starred ? "*, " : "", p->name,
+                                               p->has_default ? "=" : "", p->has_default ? p->default_text : "");
         starred |= p->kwonly;
         first = false;
         if (piece)
@@ -346,10 +352,14 @@ static PyGetSetDef function_getset[] = {
     {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {"_forms", op_forms, NULL, NULL, NULL}, {NULL},
 };
 static PyGetSetDef method_getset[] = {
-    {"__name__", op_name, NULL, NULL, NULL}, {"__qualname__", op_qualname, NULL, NULL, NULL}, {"__objclass__", op_objclass, NULL, NULL, NULL},
-    {"__doc__", op_doc, NULL, NULL, NULL},   {"__text_signature__", op_text_signature, NULL, NULL, NULL}, {"_forms", op_forms, NULL, NULL, NULL}, {NULL},
+    {"__name__", op_name, NULL, NULL, NULL}, {"__qualname__", op_qualname, NULL, NULL, NULL},
+    {"__objclass__", op_objclass, NULL, NULL, NULL},
+    {"__doc__", op_doc, NULL, NULL, NULL},   {"__text_signature__", op_text_signature, NULL, NULL, NULL},
+    {"_forms", op_forms, NULL, NULL, NULL}, {NULL},
 };
-#define COMMON_SLOTS {Py_tp_dealloc, op_dealloc}, {Py_tp_repr, op_repr}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, op_members}, {Py_tp_methods, op_methods}
+#define COMMON_SLOTS                                                                                              \
+    {Py_tp_dealloc, op_dealloc}, {Py_tp_repr, op_repr}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, op_members}, \
+        {Py_tp_methods, op_methods}
 static PyType_Slot function_slots[] = {COMMON_SLOTS, {Py_tp_getset, function_getset}, {0, NULL}};
 static PyType_Slot method_slots[] = {COMMON_SLOTS, {Py_tp_getset, method_getset}, {Py_tp_descr_get, method_get}, {0, NULL}};
 enum { OP_FLAGS = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE };
@@ -456,7 +466,8 @@ static PyObject *add_namespace(PyObject *m, const char *name)
 
 int rl_py_init_ops(PyObject *m)
 {
-    places p = {.module = m, .functional = add_namespace(m, "_nn"), .special = add_namespace(m, "_special"), .linalg = add_namespace(m, "_linalg"),
+    places p = {.module = m, .functional = add_namespace(m, "_nn"), .special = add_namespace(m, "_special"),
+                .linalg = add_namespace(m, "_linalg"),
                 .names = PyList_New(0)};
     int failed = !p.functional || !p.special || !p.linalg || !p.names || rl_py_init_results(m) < 0;
     rl_st->OpFunction = failed ? NULL : rl_py_make_type(m, &function_spec, NULL, "OpFunction");

@@ -112,13 +112,18 @@ static PyObject *set_num_threads(PyObject *m, PyObject *o)
 }
 
 static PyMethodDef methods[] = {
-    {"set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(d)\n\nThe float dtype of new tensors of Python floats. Raises TypeError for others."},
+    {"set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(d)\n\nThe float dtype of new tensors of Python floats. Raises "
+                                                     "TypeError for others."},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "get_default_dtype() -> dtype"},
-    {"set_default_device", set_default_device, METH_O, "set_default_device(device)\n\nWhere this thread's new tensors are created; None: the CPU."},
+    {"set_default_device", set_default_device, METH_O, "set_default_device(device)\n\nWhere this thread's new tensors are created; None: "
+                                                       "the CPU."},
     {"get_default_device", get_default_device, METH_NOARGS, "get_default_device() -> device"},
-    {"promote_types", (PyCFunction)(void (*)(void))promote_types, METH_FASTCALL, "promote_types(type1, type2) -> dtype\n\nThe smallest dtype that holds both."},
-    {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_FASTCALL, "can_cast(from_, to) -> bool\n\nFalse where the category would fall (float to int)."},
-    {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL, "result_type(tensor1, tensor2) -> dtype\n\nThe dtype of an operation on both."},
+    {"promote_types", (PyCFunction)(void (*)(void))promote_types, METH_FASTCALL,
+     "promote_types(type1, type2) -> dtype\n\nThe smallest dtype that holds both."},
+    {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_FASTCALL,
+     "can_cast(from_, to) -> bool\n\nFalse where the category would fall (float to int)."},
+    {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL,
+     "result_type(tensor1, tensor2) -> dtype\n\nThe dtype of an operation on both."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
     {"set_num_threads", set_num_threads, METH_O, "set_num_threads(int)\n\nThreads of the CPU kernels; no result depends on it."},
     {NULL},

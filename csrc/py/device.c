@@ -111,7 +111,8 @@ static PyObject *bad_arguments(PyObject *first)
     const char *got = first ? rl_py_type_text(first) : "", *p = rl_py_prefix();
     const char *reason = first ? "      didn't match because some of the arguments have invalid types: (!" : "";
     return PyErr_Format(PyExc_TypeError,
-                        "device() received an invalid combination of arguments - got (%s), but expected one of:\n * (%s.device device)\n%s%s%s"
+                        "device() received an invalid combination of arguments - got (%s), but expected one of:\n * (%s.device "
+                        "device)\n%s%s%s"
                         " * (str type, int index = -1)\n",
                         got, p, reason, got, first ? "!)\n" : "");
 }
@@ -135,7 +136,8 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     if (index != Py_None) {
         if (d.index >= 0 || !PyUnicode_Check(first))
-            return PyErr_Format(PyExc_RuntimeError, "type (string) must not include an index because index was passed explicitly: %S", first);
+            return PyErr_Format(PyExc_RuntimeError, "type (string) must not include an index because index was passed explicitly: %S",
+                                first);
         if (!index_value(index, &d.index))
             return NULL;
     }
@@ -175,7 +177,8 @@ static PyObject *device_get_index(PyObject *self, void *c)
 static PyObject *device_reduce(PyObject *self, PyObject *ignored)
 {
     rl_device d = device_of(self);
-    return d.index < 0 ? Py_BuildValue("O(s)", rl_st->Device, type_names[d.type]) : Py_BuildValue("O(si)", rl_st->Device, type_names[d.type], d.index);
+    return d.index < 0 ? Py_BuildValue("O(s)", rl_st->Device, type_names[d.type])
+        : Py_BuildValue("O(si)", rl_st->Device, type_names[d.type], d.index);
 }
 
 static PyObject *device_self(PyObject *self, PyObject *ignored) { return Py_NewRef(self); }
@@ -214,13 +217,15 @@ static PyGetSetDef device_getset[] = {
     {NULL},
 };
 static PyMethodDef device_methods[] = {
-    {"__reduce__", device_reduce, METH_NOARGS, NULL}, {"__copy__", device_self, METH_NOARGS, NULL}, {"__deepcopy__", device_self, METH_O, NULL},
+    {"__reduce__", device_reduce, METH_NOARGS, NULL}, {"__copy__", device_self, METH_NOARGS, NULL},
+    {"__deepcopy__", device_self, METH_O, NULL},
     {"__enter__", device_enter, METH_NOARGS, NULL},   {"__exit__", device_exit, METH_VARARGS, NULL}, {NULL},
 };
 static PyType_Slot device_slots[] = {
     {Py_tp_dealloc, device_dealloc}, {Py_tp_new, device_new},   {Py_tp_repr, device_repr},       {Py_tp_str, device_str},
     {Py_tp_hash, device_hash},       {Py_tp_richcompare, device_compare}, {Py_tp_getset, device_getset}, {Py_tp_methods, device_methods},
-    {Py_tp_doc, "device(type, index=None) -> device\n\nWhere a tensor's elements are: 'cpu', 'cuda', 'cuda:1'. With `with`, the default device of what is created inside."},
+    {Py_tp_doc, "device(type, index=None) -> device\n\nWhere a tensor's elements are: 'cpu', 'cuda', 'cuda:1'. With `with`, the default "
+                "device of what is created inside."},
     {0, NULL},
 };
 static PyType_Spec device_spec = {"rushlight.device", sizeof(rl_py_device_object), 0, Py_TPFLAGS_DEFAULT, device_slots};

@@ -43,7 +43,8 @@ static PyObject *finfo_repr(PyObject *self)
 {
     char text[320];
     const float_limits *f = limits_of(self);
-    snprintf(text, sizeof text, "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)", f->resolution, -f->max, f->max,
+    snprintf(text, sizeof text, "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)", f->resolution,
+             -f->max, f->max,
              f->eps, f->smallest, f->smallest, rl_dtype_name(dtype_of(self)));
     return PyUnicode_FromString(text);
 }
@@ -71,7 +72,8 @@ static bool parse_type(PyObject *args, PyObject *kwargs, const char *name, const
         return false;
     if (!*given || rl_py_to_dtype(*given, d))
         return true;
-    PyErr_Format(PyExc_TypeError, "%s(): argument 'type' (position 1) must be %s.dtype, not %s", name, rl_py_prefix(), rl_py_type_text(*given));
+    PyErr_Format(PyExc_TypeError, "%s(): argument 'type' (position 1) must be %s.dtype, not %s", name, rl_py_prefix(),
+                 rl_py_type_text(*given));
     return false;
 }
 
@@ -90,7 +92,8 @@ static PyObject *finfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!parse_type(args, kwargs, "finfo", "|O:finfo", &given, &d))
         return NULL;
     if (!rl_dtype_is_float(d))
-        return PyErr_Format(PyExc_TypeError, "%s.finfo() requires a floating point input type. Use %s.iinfo to handle '%s.finfo'", rl_py_prefix(),
+        return PyErr_Format(PyExc_TypeError, "%s.finfo() requires a floating point input type. Use %s.iinfo to handle '%s.finfo'",
+                            rl_py_prefix(),
                             rl_py_prefix(), rl_py_prefix());
     return new_info(type, d);
 }

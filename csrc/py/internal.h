@@ -54,7 +54,8 @@ extern RL_DIRECT_TLS PyObject *rl_py_modes;  /* a list of TorchFunctionMode obje
 static inline bool rl_py_plain(PyObject *o)
 {
     PyTypeObject *type = Py_TYPE(o);
-    return type == rl_st->Tensor || type == rl_st->Parameter || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || o == Py_None ||
+    return type == rl_st->Tensor || type == rl_st->Parameter || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+        o == Py_None ||
            type == &PyUnicode_Type || type == rl_st->Dtype || type == rl_st->Size || type == rl_st->Device;
 }
 

@@ -83,11 +83,20 @@ static PyObject *method_dim(PyObject *self, PyObject *ignored) { return PyLong_F
 static PyObject *method_numel(PyObject *self, PyObject *ignored) { return PyLong_FromLongLong(rl_py_unwrap(self)->numel); }
 static PyObject *method_element_size(PyObject *self, PyObject *ignored) { return PyLong_FromLong(rl_tensor_itemsize(rl_py_unwrap(self))); }
 static PyObject *method_storage_offset(PyObject *self, PyObject *ignored) { return PyLong_FromLongLong(rl_py_unwrap(self)->offset); }
-static PyObject *method_is_float(PyObject *self, PyObject *ignored) { return PyBool_FromLong(rl_dtype_is_float((rl_dtype)rl_py_unwrap(self)->dtype)); }
-static PyObject *method_is_signed(PyObject *self, PyObject *ignored) { return PyBool_FromLong(rl_dtype_table[rl_py_unwrap(self)->dtype].is_signed); }
+static PyObject *method_is_float(PyObject *self, PyObject *ignored)
+{
+    return PyBool_FromLong(rl_dtype_is_float((rl_dtype)rl_py_unwrap(self)->dtype));
+}
+static PyObject *method_is_signed(PyObject *self, PyObject *ignored)
+{
+    return PyBool_FromLong(rl_dtype_table[rl_py_unwrap(self)->dtype].is_signed);
+}
 static PyObject *method_false(PyObject *self, PyObject *ignored) { Py_RETURN_FALSE; }
 static PyObject *method_self(PyObject *self, PyObject *ignored) { return Py_NewRef(self); }
-static PyObject *method_is_inference(PyObject *self, PyObject *ignored) { return PyBool_FromLong(rl_py_unwrap(self)->flags & RL_TF_INFERENCE); }
+static PyObject *method_is_inference(PyObject *self, PyObject *ignored)
+{
+    return PyBool_FromLong(rl_py_unwrap(self)->flags & RL_TF_INFERENCE);
+}
 static PyObject *method_is_pinned(PyObject *self, PyObject *ignored) { return PyBool_FromLong(rl_py_unwrap(self)->storage->pinned); }
 
 static PyObject *method_is_view(PyObject *self, PyObject *ignored)
@@ -203,7 +212,8 @@ static bool subclass_ok(PyObject *cls)
     if (!PyType_Check(cls))
         return PyErr_Format(PyExc_TypeError, "cls must be a type (got %s)", rl_py_type_text(cls)), false;
     if (!PyType_IsSubtype((PyTypeObject *)cls, rl_st->Tensor))
-        return PyErr_Format(PyExc_TypeError, "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class "
+        return PyErr_Format(PyExc_TypeError, "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. "
+                                             "Make sure your class "
                                              "inherits from Tensor."), false;
     return true;
 }
@@ -222,7 +232,8 @@ static PyObject *make_subclass(PyObject *ignored, PyObject *args, PyObject *kwar
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p:_make_subclass", names, &cls, &data, &grad) || !subclass_ok(cls))
         return NULL;
     if (!rl_py_is_tensor(data))
-        return PyErr_Format(PyExc_TypeError, "_make_subclass(): argument 'data' (position 2) must be Tensor, not %s", rl_py_type_text(data));
+        return PyErr_Format(PyExc_TypeError, "_make_subclass(): argument 'data' (position 2) must be Tensor, not %s",
+                            rl_py_type_text(data));
     rl_status st = rl_tensor_alias(rl_py_unwrap(data), &out);
     if (st != RL_OK)
         return rl_py_raise(st);
@@ -305,10 +316,12 @@ FUNCTION(get_device)
 
 #define ROW(name, doc) {#name, METHOD(function_##name), KEYWORDS, doc}
 static PyMethodDef functions[] = {
-    ROW(is_floating_point, "is_floating_point(input) -> bool"), ROW(is_signed, "is_signed(input) -> bool"), ROW(is_complex, "is_complex(input) -> bool"),
+    ROW(is_floating_point, "is_floating_point(input) -> bool"), ROW(is_signed, "is_signed(input) -> bool"),
+    ROW(is_complex, "is_complex(input) -> bool"),
     ROW(is_conj, "is_conj(input) -> bool"), ROW(is_neg, "is_neg(input) -> bool"), ROW(is_inference, "is_inference(input) -> bool"),
     ROW(is_nonzero, "is_nonzero(input) -> bool"), ROW(numel, "numel(input) -> int"), ROW(conj, "conj(input) -> Tensor"),
-    ROW(resolve_conj, "resolve_conj(input) -> Tensor"), ROW(resolve_neg, "resolve_neg(input) -> Tensor"), ROW(get_device, "get_device(input) -> int"),
+    ROW(resolve_conj, "resolve_conj(input) -> Tensor"), ROW(resolve_neg, "resolve_neg(input) -> Tensor"),
+    ROW(get_device, "get_device(input) -> int"),
     {NULL},
 };
 

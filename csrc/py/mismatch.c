@@ -8,8 +8,10 @@
 const char *rl_param_type_text(const rl_param *p)
 {
     static const char *const names[] = {
-        [RL_PT_TENSOR] = "Tensor", [RL_PT_TENSORS] = "tuple of Tensors", [RL_PT_SCALAR] = "Number", [RL_PT_INT] = "int", [RL_PT_FLOAT] = "float",
-        [RL_PT_BOOL] = "bool", [RL_PT_STR] = "str", [RL_PT_INTS] = "tuple of ints", [RL_PT_FLOATS] = "tuple of floats", [RL_PT_DTYPE] = "dtype",
+        [RL_PT_TENSOR] = "Tensor", [RL_PT_TENSORS] = "tuple of Tensors", [RL_PT_SCALAR] = "Number", [RL_PT_INT] = "int",
+        [RL_PT_FLOAT] = "float",
+        [RL_PT_BOOL] = "bool", [RL_PT_STR] = "str", [RL_PT_INTS] = "tuple of ints", [RL_PT_FLOATS] = "tuple of floats",
+        [RL_PT_DTYPE] = "dtype",
         [RL_PT_LAYOUT] = "layout", [RL_PT_DEVICE] = "device", [RL_PT_FORMAT] = "memory_format", [RL_PT_GENERATOR] = "Generator",
         [RL_PT_SCALARS] = "tuple of Scalars"};
     if (p->type < RL_PT_DTYPE || p->type == RL_PT_SCALARS)
@@ -92,9 +94,11 @@ static void too_many(const rl_overloads *o, const rl_signature *s, const given *
     if (s->nparams == 0)
         PyErr_Format(PyExc_TypeError, "%s%U() takes no arguments (%zd given)", g->self ? "Tensor." : "", o->name, g->nargs);
     else if (least != s->npos)
-        PyErr_Format(PyExc_TypeError, "%U() takes from %d to %d positional arguments but %zd %s given", o->name, least, s->npos, g->nargs, verb);
+        PyErr_Format(PyExc_TypeError, "%U() takes from %d to %d positional arguments but %zd %s given", o->name, least, s->npos, g->nargs,
+                     verb);
     else
-        PyErr_Format(PyExc_TypeError, "%U() takes %d positional argument%s but %zd %s given", o->name, s->npos, s->npos == 1 ? "" : "s", g->nargs,
+        PyErr_Format(PyExc_TypeError, "%U() takes %d positional argument%s but %zd %s given", o->name, s->npos, s->npos == 1 ? "" : "s",
+                     g->nargs,
                      verb);
 }
 
@@ -126,11 +130,13 @@ static void wrong_type(const rl_overloads *o, const rl_param *p, PyObject *obj, 
     if (position >= 0 && at >= 0) {
         PyObject *item = PySequence_GetItem(obj, at);
         if (item)
-            PyErr_Format(PyExc_TypeError, "%U(): argument '%U' (position %zd) must be %s, but found element of type %s at pos %zd", o->name, p->name,
+            PyErr_Format(PyExc_TypeError, "%U(): argument '%U' (position %zd) must be %s, but found element of type %s at pos %zd", o->name,
+                         p->name,
                          position + 1, type, rl_py_type_text(item), at);
         Py_XDECREF(item);
     } else if (position >= 0) {
-        PyErr_Format(PyExc_TypeError, "%U(): argument '%U' (position %zd) must be %s, not %s", o->name, p->name, position + 1, type, rl_py_type_text(obj));
+        PyErr_Format(PyExc_TypeError, "%U(): argument '%U' (position %zd) must be %s, not %s", o->name, p->name, position + 1, type,
+                     rl_py_type_text(obj));
     } else {
         PyErr_Format(PyExc_TypeError, "%U(): argument '%U' must be %s, not %s", o->name, p->name, type, rl_py_type_text(obj));
     }

@@ -81,7 +81,8 @@ static PyObject *host_memory(PyObject *m, PyObject *ignored)
 {
     rl_host_stats s;
     rl_host_stats_read(&s);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes", (long long)s.peak_bytes, "cached_bytes",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)s.live_bytes, "peak_bytes", (long long)s.peak_bytes,
+                         "cached_bytes",
                          (long long)s.cached_bytes, "allocations", (long long)s.allocations, "frees", (long long)s.frees, "pool_bytes",
                          (long long)s.pool_bytes);
 }
@@ -126,7 +127,8 @@ static PyObject *is_tensor(PyObject *m, PyObject *o) { return PyBool_FromLong(rl
 
 static PyMethodDef module_methods[] = {
     {"_set_print_as_torch", set_print_as_torch, METH_O, "Prints dtypes, devices and types as torch's."},
-    {"_alloc_fail_after", alloc_fail_after, METH_O, "For tests: the n-th allocation from now fails once; 0: off. Returns the allocations since the last call."},
+    {"_alloc_fail_after", alloc_fail_after, METH_O, "For tests: the n-th allocation from now fails once; 0: off. Returns the allocations "
+                                                    "since the last call."},
     {"_host_memory", host_memory, METH_NOARGS, "Bytes of host memory: live, peak, cached, of small blocks, and counts."},
     {"_host_trim", host_trim, METH_NOARGS, "Gives cached host memory back to the system."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The instruction level of the CPU kernels in use."},
@@ -149,7 +151,8 @@ static int init_state(PyObject *m)
     if (!(state.empty_tuple = PyTuple_New(0)))
         return -1;
     PyObject *bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
-    state.OutOfMemoryError = bases ? PyErr_NewExceptionWithDoc("rushlight.OutOfMemoryError", "An allocation that does not fit in memory.", bases, NULL) : NULL;
+    state.OutOfMemoryError = bases ? PyErr_NewExceptionWithDoc("rushlight.OutOfMemoryError", "An allocation that does not fit in memory.",
+                                                               bases, NULL) : NULL;
     Py_XDECREF(bases);
     if (!state.OutOfMemoryError || PyModule_AddObjectRef(m, "OutOfMemoryError", state.OutOfMemoryError) < 0)
         return -1;
@@ -199,8 +202,9 @@ static int module_exec(PyObject *m)
     };
     int64_t interpreter = PyInterpreterState_GetID(PyInterpreterState_Get());
     if (taken) {
-        PyErr_SetString(PyExc_ImportError, interpreter == owner_interpreter ? "rushlight._C could not be loaded before and cannot be loaded again"
-                                                                            : "rushlight._C is loaded in another interpreter of this process");
+        bool here = interpreter == owner_interpreter;
+        PyErr_SetString(PyExc_ImportError, here ? "rushlight._C could not be loaded before and cannot be loaded again"
+                                                : "rushlight._C is loaded in another interpreter of this process");
         return -1;
     }
     taken = true;
@@ -231,6 +235,7 @@ static PyModuleDef_Slot module_slots[] = {
 #endif
     {0, NULL},
 };
-static PyModuleDef module_def = {PyModuleDef_HEAD_INIT, .m_name = "rushlight._C", .m_doc = "The C core of rushlight.", .m_slots = module_slots};
+static PyModuleDef module_def = {PyModuleDef_HEAD_INIT, .m_name = "rushlight._C", .m_doc = "The C core of rushlight.",
+                                 .m_slots = module_slots};
 
 __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__C(void) { return PyModuleDef_Init(&module_def); }

@@ -7,7 +7,8 @@
 static const char *sort_type(const rl_param *p)
 {
     static const char *const names[] = {
-        [RL_PT_TENSOR] = "Tensor", [RL_PT_TENSORS] = "TensorList", [RL_PT_SCALAR] = "Scalar", [RL_PT_INT] = "int64_t", [RL_PT_FLOAT] = "double",
+        [RL_PT_TENSOR] = "Tensor", [RL_PT_TENSORS] = "TensorList", [RL_PT_SCALAR] = "Scalar", [RL_PT_INT] = "int64_t",
+        [RL_PT_FLOAT] = "double",
         [RL_PT_BOOL] = "bool", [RL_PT_STR] = "c10::string_view", [RL_PT_INTS] = "IntArrayRef", [RL_PT_FLOATS] = "ArrayRef<double>",
         [RL_PT_DTYPE] = "ScalarType", [RL_PT_LAYOUT] = "Layout", [RL_PT_DEVICE] = "Device", [RL_PT_FORMAT] = "MemoryFormat",
         [RL_PT_GENERATOR] = "Generator", [RL_PT_SCALARS] = "ArrayRef<Scalar>"};

@@ -131,7 +131,8 @@ static PyObject *hand_around(const handing *h, PyObject *list)
     PyObject *name = PyObject_GetAttrString(h->func, "__qualname__");
     if (!name)
         return NULL;
-    PyErr_Format(PyExc_TypeError, "no implementation found for '%s.%S' on types that implement __torch_function__: %R", rl_py_prefix(), name, h->types);
+    PyErr_Format(PyExc_TypeError, "no implementation found for '%s.%S' on types that implement __torch_function__: %R", rl_py_prefix(),
+                 name, h->types);
     Py_DECREF(name);
     return NULL;
 }
@@ -310,9 +311,12 @@ static PyObject *all_off_exit(PyObject *self, PyObject *exception)
 }
 
 static PyMethodDef off_methods[] = {{"__enter__", off_enter, METH_NOARGS, NULL}, {"__exit__", off_exit, METH_VARARGS, NULL}, {NULL}};
-static PyMethodDef all_off_methods[] = {{"__enter__", all_off_enter, METH_NOARGS, NULL}, {"__exit__", all_off_exit, METH_VARARGS, NULL}, {NULL}};
-static PyType_Slot off_slots[] = {{Py_tp_methods, off_methods}, {Py_tp_doc, "A context in which no class overrides; modes still do."}, {0, NULL}};
-static PyType_Slot all_off_slots[] = {{Py_tp_methods, all_off_methods}, {Py_tp_doc, "A context in which neither classes nor modes override."}, {0, NULL}};
+static PyMethodDef all_off_methods[] = {{"__enter__", all_off_enter, METH_NOARGS, NULL}, {"__exit__", all_off_exit, METH_VARARGS, NULL},
+                                        {NULL}};
+static PyType_Slot off_slots[] = {{Py_tp_methods, off_methods}, {Py_tp_doc, "A context in which no class overrides; modes still do."},
+                                  {0, NULL}};
+static PyType_Slot all_off_slots[] = {{Py_tp_methods, all_off_methods},
+                                      {Py_tp_doc, "A context in which neither classes nor modes override."}, {0, NULL}};
 static PyType_Spec off_spec = {"rushlight._C.DisableTorchFunctionSubclass", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, off_slots};
 static PyType_Spec all_off_spec = {"rushlight._C.DisableTorchFunction", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, all_off_slots};
 

@@ -126,7 +126,8 @@ int rl_py_init_types(PyObject *m);     /* types.c: dtype, layout, memory_format;
 int rl_py_init_tensor(PyObject *m);    /* tensor.c: Tensor's type, identity, gc, attributes */
 int rl_py_init_ops(PyObject *m);       /* call.c, signature.c: OpFunction, the table's functions and methods */
 int rl_py_init_number(PyObject *m);    /* number.c: slots of the number protocol (called from tensor.c's spec) */
-int rl_py_init_convert(PyObject *m);   /* convert.c: tensor(), as_tensor …; array.c: from_numpy; export.c: numpy(), tolist, item, buffer; dlpack.c */
+/* convert.c: tensor(), as_tensor …; array.c: from_numpy; export.c: numpy(), tolist, item, buffer; dlpack.c */
+int rl_py_init_convert(PyObject *m);
 int rl_py_init_index(PyObject *m);     /* index.c: __getitem__, __setitem__ */
 int rl_py_init_autograd(PyObject *m);  /* autograd.c: Node, backward, grad, hooks, modes; function.c: custom Functions */
 int rl_py_init_random(PyObject *m);    /* random.c: Generator */

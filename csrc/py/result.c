@@ -100,7 +100,8 @@ static PyObject *return_type_names(PyObject *m, PyObject *ignored)
     return list;
 }
 
-static PyMethodDef methods[] = {{"_return_type", return_type, METH_O, NULL}, {"_return_type_names", return_type_names, METH_NOARGS, NULL}, {NULL}};
+static PyMethodDef methods[] = {{"_return_type", return_type, METH_O, NULL}, {"_return_type_names", return_type_names, METH_NOARGS, NULL},
+                                {NULL}};
 
 int rl_py_init_results(PyObject *m)
 {

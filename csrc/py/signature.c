@@ -24,9 +24,11 @@ static const char *const both_numbers[] = {"add", "sub", "mul", "div", "floor_di
 /* `first`: of the operands. An in-place name ends with '_', which does not matter here. */
 bool rl_takes_number(const rl_op *op, bool first, const char *param)
 {
-    static const char *const also_first[] = {"remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+    static const char *const also_first[] = {"remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift",
+                                             "bitwise_right_shift",
                                              "xlogy", NULL};
-    static const char *const tensors_only[] = {"maximum", "minimum", "fmax", "fmin", "atan2", "arctan2", "hypot", "logaddexp", "logaddexp2", "nextafter",
+    static const char *const tensors_only[] = {"maximum", "minimum", "fmax", "fmin", "atan2", "arctan2", "hypot", "logaddexp", "logaddexp2",
+                                               "nextafter",
                                                "logical_and", "logical_or", "logical_xor", "gcd", "lcm", NULL};
     static const char *const others[] = {"where", "masked_fill", "fill_", "copy_", "index_fill", NULL};
     if (!op)
@@ -88,7 +90,8 @@ static bool read_type(reader *r, rl_param *p)
     p->holes = p->type == RL_PT_TENSOR && strncmp(r->p, "?[", 2) == 0;
     r->p += p->holes;
     if (*r->p == '[') {
-        static const uint8_t list_of[] = {[RL_PT_TENSOR] = RL_PT_TENSORS, [RL_PT_INT] = RL_PT_INTS, [RL_PT_FLOAT] = RL_PT_FLOATS, [RL_PT_SCALAR] = RL_PT_SCALARS};
+        static const uint8_t list_of[] = {[RL_PT_TENSOR] = RL_PT_TENSORS, [RL_PT_INT] = RL_PT_INTS, [RL_PT_FLOAT] = RL_PT_FLOATS,
+                                          [RL_PT_SCALAR] = RL_PT_SCALARS};
         p->type = list_of[p->type];
         char *end;
         p->fixed = (int16_t)strtol(r->p + 1, &end, 10);
@@ -351,4 +354,5 @@ rl_overloads *rl_overloads_compile(const rl_op *op, const char *name, char form)
     return compile(row, name, row->signature, form == 'M' || form == 'I' || form == 'i' ? form : 'F');
 }
 
-rl_overloads *rl_overloads_compile_text(const char *name, const char *text, bool method) { return compile(NULL, name, text, method ? 'M' : 'f'); }
+rl_overloads *rl_overloads_compile_text(const char *name, const char *text,
+                                        bool method) { return compile(NULL, name, text, method ? 'M' : 'f'); }

@@ -44,7 +44,8 @@ typedef struct rl_overloads {
     rl_signature *v;
 } rl_overloads;
 
-/* What `form` makes of a row's text: 'F' or 'N' functions, 'M' methods, 'I' in-place methods, 'i' in-place functions. NULL with an exception. */
+/* What `form` makes of a row's text: 'F' or 'N' functions, 'M' methods, 'I' in-place methods, 'i' in-place functions. NULL with an
+ * exception. */
 rl_overloads *rl_overloads_compile(const rl_op *op, const char *name, char form);
 /* From a text that belongs to no row: a C function's or method's own arguments. */
 rl_overloads *rl_overloads_compile_text(const char *name, const char *text, bool method);
@@ -68,7 +69,8 @@ typedef struct rl_frame {
 
 /* Binds args (positional ones, then those of kwnames) to the first overload that takes them. self: a method's receiver, or NULL.
  * False with an exception, worded as PyTorch does. */
-bool rl_bind(const rl_overloads *o, const rl_op *op, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, rl_frame *f,
+bool rl_bind(const rl_overloads *o, const rl_op *op, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+             rl_frame *f,
              rl_call *call);
 void rl_frame_release(rl_frame *f);
 static inline void rl_frame_init(rl_frame *f)

@@ -277,14 +277,16 @@ static const PyType_Slot own_slots[] = {
     {Py_tp_clear, tensor_clear},         {Py_tp_hash, tensor_hash},           {Py_tp_members, members},
     {Py_tp_getset, rl_py_tensor_getset}, {Py_tp_methods, rl_py_tensor_methods}, {Py_mp_length, rl_py_length},
     {Py_mp_subscript, rl_py_getitem},    {Py_mp_ass_subscript, rl_py_setitem}, {Py_bf_getbuffer, rl_py_getbuffer},
-    {Py_bf_releasebuffer, rl_py_releasebuffer}, {Py_tp_doc, "An array of numbers of one dtype on one device, with automatic differentiation."},
+    {Py_bf_releasebuffer, rl_py_releasebuffer}, {Py_tp_doc,
+                                                 "An array of numbers of one dtype on one device, with automatic differentiation."},
 };
 
 int rl_py_init_tensor(PyObject *m)
 {
     enum { NOWN = sizeof own_slots / sizeof *own_slots, NMAX = 96 };
     static PyType_Slot slots[NMAX];
-    static PyType_Spec spec = {"rushlight.Tensor", sizeof(rl_py_tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+    static PyType_Spec spec = {"rushlight.Tensor", sizeof(rl_py_tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                               slots};
     int n = 0;
     memcpy(slots, own_slots, sizeof own_slots);
     for (n = NOWN; rl_py_number_slots[n - NOWN].slot && n < NMAX - 1; n++)

@@ -63,7 +63,8 @@ static PyType_Slot dtype_slots[] = {
     {Py_tp_doc, "The type of a tensor's elements."},
     {0, NULL},
 };
-static PyType_Spec dtype_spec = {"rushlight.dtype", sizeof(rl_py_dtype_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
+static PyType_Spec dtype_spec = {"rushlight.dtype", sizeof(rl_py_dtype_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                 dtype_slots};
 
 PyObject *rl_py_dtype(rl_dtype d) { return Py_NewRef(d < RL_DTYPE_COUNT ? rl_st->dtypes[d] : Py_None); }
 
@@ -112,14 +113,17 @@ static PyObject *format_repr(PyObject *self) { return PyUnicode_FromFormat("%s.%
 static PyObject *format_reduce(PyObject *self, PyObject *ignored) { return PyUnicode_FromString(format_names[format_of(self)]); }
 
 static PyMethodDef layout_methods[] = {
-    {"__reduce__", layout_reduce, METH_NOARGS, NULL}, {"__copy__", dtype_self, METH_NOARGS, NULL}, {"__deepcopy__", dtype_self, METH_O, NULL}, {NULL}};
+    {"__reduce__", layout_reduce, METH_NOARGS, NULL}, {"__copy__", dtype_self, METH_NOARGS, NULL},
+    {"__deepcopy__", dtype_self, METH_O, NULL}, {NULL}};
 static PyMethodDef format_methods[] = {
-    {"__reduce__", format_reduce, METH_NOARGS, NULL}, {"__copy__", dtype_self, METH_NOARGS, NULL}, {"__deepcopy__", dtype_self, METH_O, NULL}, {NULL}};
+    {"__reduce__", format_reduce, METH_NOARGS, NULL}, {"__copy__", dtype_self, METH_NOARGS, NULL},
+    {"__deepcopy__", dtype_self, METH_O, NULL}, {NULL}};
 static PyType_Slot layout_slots[] = {{Py_tp_dealloc, plain_dealloc}, {Py_tp_repr, layout_repr}, {Py_tp_methods, layout_methods},
                                      {Py_tp_doc, "How a tensor's elements lie in memory: strided."}, {0, NULL}};
 static PyType_Slot format_slots[] = {{Py_tp_dealloc, plain_dealloc}, {Py_tp_repr, format_repr}, {Py_tp_methods, format_methods},
                                      {Py_tp_doc, "The order of a strided tensor's dimensions in memory."}, {0, NULL}};
-static PyType_Spec layout_spec = {"rushlight.layout", sizeof(rl_py_format_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+static PyType_Spec layout_spec = {"rushlight.layout", sizeof(rl_py_format_object), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                   layout_slots};
 static PyType_Spec format_spec = {"rushlight.memory_format", sizeof(rl_py_format_object), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, format_slots};
@@ -150,7 +154,8 @@ static int add_formats(PyObject *m)
 
 int rl_py_init_types(PyObject *m)
 {
-    if (!(rl_st->Dtype = rl_py_make_type(m, &dtype_spec, NULL, "dtype")) || !(rl_st->Layout = rl_py_make_type(m, &layout_spec, NULL, "layout")) ||
+    if (!(rl_st->Dtype = rl_py_make_type(m, &dtype_spec, NULL, "dtype")) ||
+        !(rl_st->Layout = rl_py_make_type(m, &layout_spec, NULL, "layout")) ||
         !(rl_st->MemoryFormat = rl_py_make_type(m, &format_spec, NULL, "memory_format")))
         return -1;
     if (add_dtypes(m) < 0 || add_formats(m) < 0)
