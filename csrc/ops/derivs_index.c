@@ -174,14 +174,20 @@ static void reduce_sum_or_mean(rl_deriv *d, const reduced *k, bool mean)
         d_set(d, 1, source_part(d, d_gather(d, g, k->dim, k->index)));
 }
 
+/* The part of src that index names: src may be larger. */
+static rl_tensor *covered(rl_deriv *d, rl_tensor *src, const rl_tensor *index)
+{
+    for (int i = 0; d->st == RL_OK && i < src->ndim && i < index->ndim; i++)
+        src = src->shape[i] == index->shape[i] ? src : d_narrow(d, src, i, 0, index->shape[i]);
+    return src;
+}
+
 /* The gradient is shared evenly among what equals the result. */
 static void reduce_extreme(rl_deriv *d, const reduced *k)
 {
-    rl_tensor *g = k->g, *value = d_gather(d, k->out, k->dim, k->index), *src = k->src;
+    rl_tensor *g = k->g, *value = d_gather(d, k->out, k->dim, k->index), *src = covered(d, k->src, k->index);
     if (d->st != RL_OK)
         return;
-    for (int i = 0; i < src->ndim && i < value->ndim; i++)
-        src = src->shape[i] == value->shape[i] ? src : d_narrow(d, src, i, 0, value->shape[i]);
     rl_tensor *mine = d_eq(d, k->x, k->out), *theirs = d_eq(d, src, value);
     rl_tensor *self = d->st == RL_OK ? d_cast(d, mine, (rl_dtype)g->dtype) : NULL, *other = d->st == RL_OK
         ? d_cast(d, theirs, (rl_dtype)g->dtype) : NULL;
@@ -216,12 +222,12 @@ static void reduce_prod(rl_deriv *d, const reduced *k)
     }
     if (!d_needs(d, 1))
         return;
-    rl_tensor *zero = d_eq_number(d, k->src, 0), *as_number = d->st == RL_OK ? d_cast(d, zero, (rl_dtype)k->g->dtype) : NULL;
+    rl_tensor *src = covered(d, k->src, k->index), *zero = d_eq_number(d, src, 0), *as_number = d->st == RL_OK ? d_cast(d, zero, (rl_dtype)k->g->dtype) : NULL;
     rl_tensor *zeros = d_gather(d, d_scatter_add(d, d_zeros_like(d, k->x), k->dim, k->index, as_number), k->dim, k->index);
-    rl_tensor *lone = d_eq_number(d, d_mul(d, zeros, as_number), 1), *filled = d_fill_where(d, k->src, lone, 1);
+    rl_tensor *lone = d_eq_number(d, d_mul(d, zeros, as_number), 1), *filled = d_fill_where(d, src, lone, 1);
     rl_tensor *by_others = d_gather(d, d_mul(d, k->g, d_prod_again(d, k, k->x, filled)), k->dim, k->index);
-    rl_tensor *by_division = d_div(d, d_gather(d, d_mul(d, k->g, k->out), k->dim, k->index), d_fill_where(d, k->src, zero, 1));
-    d_set(d, 1, d_add(d, d_keep_where(d, by_others, lone, 0), d_fill_where(d, by_division, lone, 0)));
+    rl_tensor *by_division = d_div(d, d_gather(d, d_mul(d, k->g, k->out), k->dim, k->index), d_fill_where(d, src, zero, 1));
+    d_set(d, 1, source_part(d, d_add(d, d_keep_where(d, by_others, lone, 0), d_fill_where(d, by_division, lone, 0))));
 }
 
 static void back_scatter_reduce(rl_deriv *d)

@@ -250,7 +250,8 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _ends(x, *(range or (0.0, 0.0)), 0.5)
+        first, last = range or (0.0, 0.0)
+        low, high = _ends(x, first, last, 0.5)
         edges = rushlight.linspace(low, high, bins + 1, dtype=input.dtype)
     inside = (x >= edges[0]) & (x <= edges[-1])
     at = (searchsorted(edges, x[inside], right=True) - 1).clamp_max(edges.numel() - 2)

@@ -133,7 +133,7 @@ def wrappers():
 def main(name: str, loops: int = 1000) -> None:
     work = globals()[name]()
     figures = []
-    for part in range(5):
+    for _part in range(5):
         for _ in range(loops // 2):
             work()
         gc.collect()

@@ -43,7 +43,7 @@ def _check_inputs(inputs: tuple[Any, ...]) -> None:
             warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point. This check will likely fail if "
                           f"all the inputs "
                           "are not of double precision floating point. ", stacklevel=3)
-        if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
+        if x.numel() and any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
             raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping "
                                f"to be able to "
                                "compute the numerical gradients correctly. You should call .contiguous on the input before passing it to "
