@@ -1,4 +1,4 @@
-/* gemm_float.h: the product of one float type. Included by gemm_f32.c and gemm_f64.c, which set T, V (the vector), VL, OF(name) and DTYPE.
+/* gemm_float.h: the product of one float type. Included by gemm_f32.c and gemm_f64.c, which set T, V (the vector), I (its index), VL and OF(name).
  *
  * Large products: A and B are packed into panels of MR rows and NR columns (zero-padded), and a kernel of MR x NR accumulators in registers runs over KC steps of k
  * (the scheme of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). Strides are dealt with by the packing, so NN, NT, TN and TT
@@ -30,6 +30,49 @@ typedef struct product {
 } product;
 
 /* ---- packing ---- */
+
+/* VL rows of VL elements (rows beyond `rows` are zeros), turned: column k of `from` becomes row k of `to`. Each step swaps halves of lanes between rows that are
+ * `s` apart, for s = 1, 2, 4 … */
+static inline void turn(T *to, int64_t to_stride, const T *from, int64_t from_stride, int64_t rows)
+{
+    V r[VL];
+    for (int j = 0; j < VL; j++)
+        r[j] = j < rows ? OF(vec_load)(from + j * from_stride) : (V){0};
+#pragma GCC unroll 4
+    for (int s = 1; s < VL; s *= 2) {
+        I low, high;
+#pragma GCC unroll 16
+        for (int l = 0; l < VL; l++) {
+            low[l] = l & s ? VL + l - s : l;
+            high[l] = l & s ? VL + l : l + s;
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < VL; j++)
+            if (!(j & s)) {
+                V a = r[j], b = r[j + s];
+                r[j] = __builtin_shuffle(a, b, low);
+                r[j + s] = __builtin_shuffle(a, b, high);
+            }
+    }
+    for (int k = 0; k < VL; k++)
+        OF(vec_store)(to + k * to_stride, r[k]);
+}
+
+/* A full panel of rows that lie along k. A store reaches past the panel's MR where VL does not divide it; what it hits is written after it: later steps of k by the
+ * same group of rows, then the groups to its left; past the last step lies spare room. */
+static void pack_a_turned(const product *p, T *to, const T *from, int64_t row)
+{
+    int64_t whole = p->kc / VL * VL;
+    for (int r = (MR - 1) / VL * VL; r >= 0; r -= VL) {
+        int64_t rows = MR - r < VL ? MR - r : VL;
+        for (int64_t k = 0; k < whole; k += VL)
+            turn(to + k * MR + r, MR, from + r * row + k, row, rows);
+    }
+    for (int64_t k = whole; k < p->kc; k++)
+        for (int r = 0; r < MR; r++)
+            to[k * MR + r] = from[r * row + k];
+}
+
 static void pack_a(const product *p, T *to, int64_t i0, int64_t rows)
 {
     const rl_gemm_args *a = p->a;
@@ -40,6 +83,11 @@ static void pack_a(const product *p, T *to, int64_t i0, int64_t rows)
             for (int64_t k = 0; k < p->kc; k++, to += MR)
                 for (int r = 0; r < MR; r++)
                     to[r] = from[k * a->a_col + r];
+            continue;
+        }
+        if (m == MR && a->a_col == 1) {
+            pack_a_turned(p, to, from, a->a_row);
+            to += MR * p->kc;
             continue;
         }
         for (int64_t k = 0; k < p->kc; k++, to += MR) {
@@ -63,17 +111,18 @@ static void pack_b_panel(const product *p, int64_t panel)
             memcpy(to + k * NR, from + k * a->b_row, NR * sizeof(T));
         return;
     }
-    if (n < NR)
-        memset(to, 0, (size_t)(NR * p->kc) * sizeof(T));
-    if (a->b_row == 1) { /* columns lie along k: read them straight, eight steps at a time */
-        for (int64_t k0 = 0; k0 < p->kc; k0 += 8) {
-            int64_t k1 = k0 + 8 < p->kc ? k0 + 8 : p->kc;
-            for (int64_t j = 0; j < n; j++)
-                for (int64_t k = k0; k < k1; k++)
-                    to[k * NR + j] = from[k + j * a->b_col];
-        }
+    if (n == NR && a->b_row == 1) {
+        int64_t whole = p->kc / VL * VL;
+        for (int64_t k = 0; k < whole; k += VL)
+            for (int h = 0; h < NR; h += VL)
+                turn(to + k * NR + h, NR, from + k + h * a->b_col, a->b_col, VL);
+        for (int64_t k = whole; k < p->kc; k++)
+            for (int64_t j = 0; j < NR; j++)
+                to[k * NR + j] = from[k + j * a->b_col];
         return;
     }
+    if (n < NR)
+        memset(to, 0, (size_t)(NR * p->kc) * sizeof(T));
     for (int64_t k = 0; k < p->kc; k++)
         for (int64_t j = 0; j < n; j++)
             to[k * NR + j] = from[k * a->b_row + j * a->b_col];
@@ -151,7 +200,7 @@ static void tile(const product *p, const T *A, const T *B, int64_t i0, int64_t j
 static void run_rows(void *context, int64_t begin, int64_t end, int64_t block)
 {
     const product *p = context;
-    T *packed = (T *)(p->scratch + (size_t)block * (size_t)((p->mc + MR) * KC) * sizeof(T));
+    T *packed = (T *)(p->scratch + (size_t)block * (size_t)((p->mc + MR) * KC + NR) * sizeof(T));
     int64_t i0 = begin, rows = end - begin;
     pack_a(p, packed, i0, rows);
     for (int64_t j = 0; j < p->nc; j += NR)
@@ -172,7 +221,7 @@ static rl_status run_packed(const rl_gemm_args *a, const T *A, const T *B, T *C)
 {
     product p = {.a = a, .A = A, .B = B, .C = C, .mc = rows_of_block(a)};
     int64_t nc = a->n < NC ? (a->n + NR - 1) / NR * NR : NC, kc = a->k < KC ? a->k : KC, blocks = (a->m + p.mc - 1) / p.mc;
-    size_t panel_bytes = ((size_t)(nc * kc) * sizeof(T) + 63) / 64 * 64, bytes = panel_bytes + (size_t)blocks * (size_t)((p.mc + MR) * KC) * sizeof(T);
+    size_t panel_bytes = ((size_t)(nc * kc) * sizeof(T) + 63) / 64 * 64, bytes = panel_bytes + (size_t)blocks * (size_t)((p.mc + MR) * KC + NR) * sizeof(T);
     void *memory;
     bool serial = p.mc >= a->m;
     RL_RETURN(rl_host_alloc(bytes, &memory));

@@ -33,7 +33,7 @@ typedef int64_t vi64 __attribute__((vector_size(VEC_BYTES)));
         return v;                                                                                      \
     }                                                                                                  \
     VEC_INLINE void vec_store_##name(T *p, V v) { memcpy(p, &v, sizeof v); }                            \
-    VEC_INLINE V vec_splat_##name(T x) { return (V){0} + x; }                                          \
+    VEC_INLINE V vec_splat_##name(T x) { return x - (V){0}; } /* exact for -0, so it is a broadcast */      \
     VEC_INLINE V vec_select_##name(I mask, V a, V b) { return (V)(((I)a & mask) | ((I)b & ~mask)); }   \
     VEC_INLINE T vec_sum_##name(V v) /* by halves */                                                   \
     {                                                                                                  \
