@@ -26,7 +26,7 @@ def test_two_rows_make_an_operator(tmp_path):
     rows.write_text(rows.read_text().replace("UNARY_ROWS = [\n", f"UNARY_ROWS = [\n    {py_row},\n", 1))
     env = {**os.environ, "RUSHLIGHT_LEVELS": "baseline", "RUSHLIGHT_DEBUG": "1", "PYTHONPATH": str(tree / "python")}
     for command in ([sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-                    [sys.executable, "-m", "pytest", "-q", "tests/test_ops.py", "-k", "softabs"]):
+                    [sys.executable, "-m", "pytest", "tests/test_ops.py", "-k", "softabs"]):
         r = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
         assert r.returncode == 0, r.stdout[-3000:] + r.stderr[-3000:]
     assert int(re.search(r"(\d+) passed", r.stdout).group(1)) >= 20

@@ -501,6 +501,21 @@ rl_status rl_expression_over(int expr, const rl_operand *in, int n, const rl_num
     return RL_OK;
 }
 
+rl_status rl_add_over(rl_tensor *x, rl_tensor *y)
+{
+    rl_operand in[2] = {rl_operand_tensor(x), rl_operand_tensor(y)};
+    rl_elem_args a;
+    rl_tensor *same = NULL;
+    if (RL_UNLIKELY(plain_operands(in, 2) == NULL || x->storage->read_only)) {
+        rl_status st = rl_elementwise(RL_OP_add, in, 2, NULL, 0, x, true, &same);
+        rl_tensor_release(same);
+        return st;
+    }
+    begin_args(&a, RL_E_add, 2, compute_type((rl_dtype)x->dtype), (rl_dtype)x->dtype);
+    a.p[0].f = 1;
+    return x->numel ? run_flat(&a, in, 2, x) : RL_OK;
+}
+
 /* ---- the rows as C functions ---- */
 #define UNARY(name, ...)                                                                 \
     rl_status rl_##name(rl_tensor *x, rl_tensor **out)                                   \

@@ -17,6 +17,9 @@ rl_dtype rl_result_type(const rl_operand *in, int n);
 /* Like rl_expression, but the result is written over in[0]; *out is NULL, and nothing has happened, where operands must be broadcast or converted. */
 rl_status rl_expression_over(int expr, const rl_operand *in, int n, const rl_number *p, rl_tensor **out);
 
+/* x += y where nothing is recorded; the version stays. */
+rl_status rl_add_over(rl_tensor *x, rl_tensor *y);
+
 /* The node of a row over its operands, with the saved operands (clones of the one about to be written, in place). */
 rl_status rl_row_record_begin(int id, const rl_operand *in, int n, const rl_scalar *p, int np, bool inplace, rl_node **out);
 /* After the result is there: saves it when the row wants it. */

@@ -187,13 +187,9 @@ static rl_status graph_add(rl_tensor *a, rl_tensor *b, rl_tensor **out)
 
 static rl_status graph_add_into(rl_tensor *a, rl_tensor *b)
 {
-    rl_operand in[2] = {rl_operand_tensor(a), rl_operand_tensor(b)};
-    rl_tensor *same = NULL;
     bool old = rl_grad_off();
-    rl_status st = rl_elementwise(RL_OP_add, in, 2, NULL, 0, a, true, &same);
+    rl_status st = rl_add_over(a, b);
     rl_grad_restore(old);
-    if (st == RL_OK)
-        rl_tensor_release(same);
     return st;
 }
 
